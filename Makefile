@@ -1,0 +1,52 @@
+# Everything a clone needs: `make demo` shows it working, `make test` proves it.
+VENV   ?= .venv
+PYTHON ?= python3
+BIN    := $(VENV)/bin
+OUT    ?= out
+export ENLCN_DATA ?= $(realpath ../shared/data)
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-slow lint format bench clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' Makefile
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+# torch first and pinned, so that the CPU build is taken; later steps find it satisfied.
+$(VENV)/.torch: | $(BIN)/python
+	$(BIN)/pip install --quiet --disable-pip-version-check torch==2.13.0
+	@touch $@
+
+$(VENV)/.base: pyproject.toml $(VENV)/.torch
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable .
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml $(VENV)/.torch
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@ $(VENV)/.base
+
+demo: $(VENV)/.base ## install, then show the attention on a bundled photo
+	$(BIN)/enlcn attention demo --out $(OUT)/demo-attention.png --overwrite
+
+test: lint ## install what tests need, lint, type-check, run every test but the slow ones
+	$(BIN)/python -m pytest
+
+test-slow: $(VENV)/.dev ## the proofs that take minutes
+	$(BIN)/python -m pytest -m slow
+
+lint: $(VENV)/.dev ## ruff and mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(VENV)/.dev ## let ruff rewrite what it can
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/.dev ## time and memory of the attentions on this CPU
+	$(BIN)/python benchmarks/scaling.py
+
+clean: ## remove the environment and what was built
+	rm -rf $(VENV) build dist $(OUT) *.egg-info .mypy_cache .ruff_cache .pytest_cache

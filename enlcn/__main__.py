@@ -1,0 +1,5 @@
+"""`python -m enlcn`: the same as the `enlcn` program."""
+
+from enlcn.cli import main
+
+main()

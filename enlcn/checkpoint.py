@@ -1,0 +1,191 @@
+"""Networks on disk: our safetensors with the config inside, and the authors' files, read with weights_only."""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from pickle import UnpicklingError
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from enlcn import authors_format, recipes
+from enlcn.config import ModelConfig, from_dict, to_dict
+from enlcn.errors import UserError
+from enlcn.files import atomic_write
+from enlcn.models.backbone import SRNetwork
+
+FORMAT_VERSION = "1"
+UNTRAINED_PREFIX = "untrained:"
+_WRAPPERS = ("params_ema", "params", "state_dict", "model")
+_PT_SUFFIXES = (".pt", ".pth", ".ckpt")
+State = Mapping[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What a file holds.
+
+    Attributes:
+        config: the network it belongs to.
+        state: tensors under our names.
+        layout: "enlcn" or "authors".
+    """
+
+    config: ModelConfig
+    state: State
+    layout: str
+
+
+def load(source: str | os.PathLike[str], *, device: str | torch.device = "cpu") -> SRNetwork:
+    """Build the network that a file holds, in float32 and evaluation mode.
+
+    Args:
+        source: a .safetensors file of ours, the authors' .pt, or "untrained:NAME" for fresh weights of a named
+            network (always the same ones).
+        device: where to put it.
+
+    Returns:
+        The network; `network.config` says what it is.
+    """
+    name = os.fspath(source)
+    if name.startswith(UNTRAINED_PREFIX):
+        return _untrained(name.removeprefix(UNTRAINED_PREFIX)).to(device).eval()
+    checkpoint = read(name)
+    network = SRNetwork(checkpoint.config)
+    network.load_state_dict(network.state_dict() | dict(checkpoint.state))
+    return network.to(device).eval()
+
+
+def save(
+    network: SRNetwork, path: str | os.PathLike[str], *, dtype: torch.dtype | None = None, overwrite: bool = False
+) -> None:
+    """Write weights and config as safetensors, complete or not at all.
+
+    Args:
+        network: what to save.
+        path: must end in .safetensors.
+        dtype: store floating-point tensors so, e.g. torch.float16; None keeps theirs.
+        overwrite: replace an existing file.
+    """
+    path = Path(path)
+    if path.suffix != ".safetensors":
+        raise UserError(f"{path}: weights are written as .safetensors; choose such a name")
+    metadata = {"format": "enlcn", "format_version": FORMAT_VERSION, "config": json.dumps(to_dict(network.config))}
+    tensors = {key: _packed(value, dtype) for key, value in network.state_dict().items()}
+    with atomic_write(path, overwrite=overwrite) as temporary:
+        save_file(tensors, temporary, metadata)
+
+
+def read(path: str | os.PathLike[str]) -> Checkpoint:
+    """Read a file of either layout and check it against the network it claims to be."""
+    path = Path(path)
+    if not path.is_file():
+        raise UserError(f"{path}: no such file or model; give a .safetensors or .pt file, or {_untrained_names()}")
+    try:
+        if path.suffix == ".safetensors":
+            metadata, state = _read_safetensors(path)
+        elif path.suffix in _PT_SUFFIXES:
+            metadata, state = {}, _read_pickled(path)
+        else:
+            raise UserError(f"unknown kind of file; expected .safetensors or {', '.join(_PT_SUFFIXES)}")
+        if metadata.get("format") == "enlcn":
+            return _ours(metadata, state)
+        return _authors(state)
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from None
+
+
+def _ours(metadata: dict[str, str], state: State) -> Checkpoint:
+    if metadata.get("format_version") != FORMAT_VERSION:
+        raise UserError(f"format version {metadata.get('format_version')}, this program reads {FORMAT_VERSION}")
+    try:
+        values = json.loads(metadata["config"])
+    except (KeyError, ValueError):
+        raise UserError("the config in its metadata cannot be read") from None
+    config = from_dict(values)
+    _check(state, {key: value.shape for key, value in _shapes(config).items()})
+    return Checkpoint(config, state, layout="enlcn")
+
+
+def _authors(state: State) -> Checkpoint:
+    state = _without_prefix(state)
+    if not authors_format.is_authors_layout(state):
+        first = next(iter(state), None)
+        raise UserError(f"unexpected key '{first}': neither our layout nor the authors'" if first else "no tensors")
+    config = authors_format.infer_config(state)
+    _check(state, authors_format.expected_keys(config, _shapes(config)))
+    return Checkpoint(config, authors_format.to_ours(state, config), layout="authors")
+
+
+def _shapes(config: ModelConfig) -> State:
+    """Our state dict without memory behind it; only what a file must hold."""
+    with torch.device("meta"):
+        state = SRNetwork(config).state_dict()
+    return {key: value for key, value in state.items() if not key.endswith(".rotations")}
+
+
+def _check(state: State, expected: Mapping[str, torch.Size]) -> None:
+    for key, shape in expected.items():
+        if key not in state:
+            raise UserError(f"missing key '{key}'")
+        if state[key].shape != shape:
+            raise UserError(f"key '{key}' has shape {tuple(state[key].shape)}, expected {tuple(shape)}")
+    for key in state:
+        if key not in expected and not key.endswith(".rotations"):
+            raise UserError(f"unexpected key '{key}'")
+
+
+def _read_safetensors(path: Path) -> tuple[dict[str, str], State]:
+    try:
+        with safe_open(path, framework="pt") as file:
+            state = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (not a mapping)
+            return file.metadata() or {}, {key: _widened(value) for key, value in state.items()}
+    except SafetensorError as error:
+        raise UserError(f"not a readable safetensors file ({error})") from None
+
+
+def _read_pickled(path: Path) -> State:
+    try:
+        content: Any = torch.load(path, map_location="cpu", weights_only=True)
+    except (UnpicklingError, RuntimeError, EOFError, ValueError, KeyError) as error:
+        reason = str(error).splitlines()[0]
+        raise UserError(f"cannot be read as weights alone, and nothing else is executed ({reason})") from None
+    while isinstance(content, dict) and (inner := next((w for w in _WRAPPERS if _is_wrapper(content, w)), None)):
+        content = content[inner]
+    if not isinstance(content, dict) or not all(isinstance(value, Tensor) for value in content.values()):
+        raise UserError(f"holds no state dict, plain or under {', '.join(_WRAPPERS)}")
+    return {key: _widened(value) for key, value in content.items()}
+
+
+def _is_wrapper(content: dict[str, Any], key: str) -> bool:
+    return isinstance(content.get(key), dict)
+
+
+def _without_prefix(state: State) -> State:
+    """Drop what wrappers put before every key, such as "module." or "model."."""
+    head = next((key for key in state if key.endswith("head.0.weight")), "head.0.weight")
+    prefix = head.removesuffix("head.0.weight")
+    return {key.removeprefix(prefix): value for key, value in state.items()}
+
+
+def _widened(tensor: Tensor) -> Tensor:
+    return tensor.float() if tensor.is_floating_point() else tensor
+
+
+def _packed(tensor: Tensor, dtype: torch.dtype | None) -> Tensor:
+    return tensor.detach().to("cpu", dtype if tensor.is_floating_point() else None).contiguous()
+
+
+def _untrained(name: str) -> SRNetwork:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return SRNetwork(recipes.network(name))
+
+
+def _untrained_names() -> str:
+    return f"{UNTRAINED_PREFIX}NAME with one of {', '.join(recipes.NETWORKS)}"

@@ -1,0 +1,44 @@
+"""The command line: every command parses, calls a verb, shows the result.
+
+Command modules import torch inside their functions, so that `enlcn --help` stays instant.
+"""
+
+from typing import Annotated
+
+import typer
+
+from enlcn.cli import attention, checkpoint, console
+
+app = typer.Typer(
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    help="Image super-resolution with global attention at linear cost.",
+)
+app.command("attention")(attention.attention)
+app.command("convert")(checkpoint.convert)
+app.command("info")(checkpoint.info)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from enlcn.version import __version__
+
+        typer.echo(f"enlcn {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _global_options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print what happens in detail.")] = False,
+) -> None:
+    console.set_verbosity(-1 if quiet else 1 if verbose else 0)
+
+
+def main() -> None:
+    """Entry point of the `enlcn` program."""
+    console.run_guarded(app)

@@ -1,0 +1,119 @@
+"""`enlcn convert` and `enlcn info`: checkpoints from the command line."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from enlcn.cli import console
+from enlcn.errors import UserError
+
+_DTYPES = ("fp32", "fp16", "bf16")
+
+
+def convert(
+    source: Annotated[Path, typer.Argument(help="A checkpoint: the authors' .pt or a .safetensors file.")],
+    target: Annotated[Path, typer.Argument(help="Where to write, ending in .safetensors.")],
+    dtype: Annotated[str, typer.Option(help="Store weights as fp32, fp16 or bf16.")] = "fp32",
+    amplification: Annotated[
+        float | None, typer.Option(help="k, where it is not the released 6: no file of the authors says it.")
+    ] = None,
+    res_scale: Annotated[float | None, typer.Option(help="Residual scaling, where it is not the released 0.1.")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing file.")] = False,
+) -> None:
+    """Convert a checkpoint to our safetensors, which carry their config."""
+    if dtype not in _DTYPES:
+        raise UserError(f"--dtype is '{dtype}'; choose from {', '.join(_DTYPES)}")
+    from dataclasses import replace
+
+    import torch
+
+    from enlcn.checkpoint import read, save
+    from enlcn.files import refuse_to_overwrite
+    from enlcn.models.backbone import SRNetwork
+
+    refuse_to_overwrite(target, overwrite)
+    checkpoint = read(source)
+    config = checkpoint.config
+    if res_scale is not None:
+        attention = replace(config.attention, res_scale=res_scale)
+        config = replace(config, res_scale=res_scale, attention=attention)
+    if amplification is not None:
+        config = replace(config, attention=replace(config.attention, amplification=amplification))
+    network = SRNetwork(config)
+    network.load_state_dict(network.state_dict() | dict(checkpoint.state))
+    stored = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}[dtype]
+    save(network, target, dtype=stored, overwrite=overwrite)
+    console.out.print(f"{target}: {checkpoint.layout} layout read, {target.stat().st_size / 2**20:.1f} MiB written")
+
+
+def info(
+    model: Annotated[str, typer.Argument(help="A checkpoint file, or untrained:NAME for a named network.")],
+    json_output: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    size: Annotated[str, typer.Option(help="LR size WxH at which FLOPs are counted.")] = "256x256",
+) -> None:
+    """Show what a checkpoint is: architecture, scale, parameters, cost, attention settings."""
+    width, height = _parse_size(size)
+    import json
+
+    from rich.table import Table
+
+    from enlcn import recipes
+    from enlcn.checkpoint import UNTRAINED_PREFIX, read
+    from enlcn.config import to_dict
+    from enlcn.cost import network_flops, num_parameters
+
+    if model.startswith(UNTRAINED_PREFIX):
+        config, layout, bytes_on_disk = recipes.network(model.removeprefix(UNTRAINED_PREFIX)), "none", None
+    else:
+        checkpoint = read(model)
+        config, layout, bytes_on_disk = checkpoint.config, checkpoint.layout, Path(model).stat().st_size
+    flops = network_flops(config, height, width)
+    facts = {
+        "model": model,
+        "layout": layout,
+        "bytes": bytes_on_disk,
+        "parameters": num_parameters(config),
+        "flops_per_lr_pixel": flops / (width * height),
+        "flops_counted_at": f"{width}x{height}",
+        "config": to_dict(config),
+    }
+    if json_output:
+        typer.echo(json.dumps(facts, indent=2))
+        return
+    attention = config.attention
+    table = Table(show_header=False, box=None, title=model, title_justify="left")
+    table.add_row("layout", layout if bytes_on_disk is None else f"{layout}, {bytes_on_disk / 2**20:.2f} MiB")
+    table.add_row("scale", f"x{config.scale}")
+    table.add_row("body", f"{config.num_blocks} residual blocks of {config.channels} channels, {config.upsampler}")
+    table.add_row("parameters", f"{facts['parameters']:,}")
+    table.add_row("cost", f"{flops / (width * height) / 1e6:,.2f} MFLOPs per LR pixel (at {width}x{height})")
+    if config.num_attentions:
+        table.add_row("attention", f"{config.num_attentions} x {attention.kind}, after blocks {config.attention_after}")
+        for name, value in to_dict(config)["attention"].items():
+            if name != "kind" and _is_used(attention.kind, name):
+                table.add_row(f"  {name}", str(value))
+    else:
+        table.add_row("attention", "none")
+    console.out.print(table)
+
+
+def _is_used(kind: str, setting: str) -> bool:
+    only = {
+        "num_features": "enlca",
+        "projection": "enlca",
+        "feature_eps": "enlca",
+        "num_rounds": "nlsa",
+        "bucket_size": "nlsa",
+    }
+    return only.get(setting, kind) == kind
+
+
+def _parse_size(text: str) -> tuple[int, int]:
+    try:
+        width, height = map(int, text.lower().split("x"))
+    except ValueError:
+        width = height = 0
+    if width < 1 or height < 1:
+        raise UserError(f"--size is '{text}'; give it as WxH, for example 640x360")
+    return width, height

@@ -1,0 +1,46 @@
+"""What every command shares: consoles, verbosity, progress bars, and turning errors into exit codes."""
+
+import logging
+import sys
+from collections.abc import Callable
+
+from rich.console import Console
+from rich.logging import RichHandler
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from enlcn.errors import UserError
+
+out = Console(highlight=False, soft_wrap=True)
+err = Console(stderr=True, highlight=False, soft_wrap=True)
+log = logging.getLogger("enlcn")
+
+
+def set_verbosity(level: int) -> None:
+    """-1 quiet (errors only), 0 normal, 1 verbose (debug messages)."""
+    out.quiet = level < 0
+    log.handlers = [RichHandler(console=err, show_time=False, show_path=False, show_level=level > 0)]
+    log.setLevel({-1: logging.ERROR, 0: logging.INFO}.get(level, logging.DEBUG))
+
+
+def progress_bar() -> Progress:
+    """A bar on standard error, gone when done; silent with -q or where nobody watches."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    return Progress(*columns, console=err, transient=True, disable=out.quiet or not err.is_terminal)
+
+
+def run_guarded(command: Callable[[], object]) -> None:
+    """Run a command line; bad input becomes one line on standard error and exit code 2."""
+    try:
+        command()
+    except UserError as error:
+        err.print(f"[bold red]error:[/] {_escape(str(error))}")
+        sys.exit(2)
+    except BrokenPipeError:
+        sys.exit(141)
+    except KeyboardInterrupt:
+        err.print("interrupted")
+        sys.exit(130)
+
+
+def _escape(text: str) -> str:
+    return text.replace("[", "\\[")

@@ -1,0 +1,129 @@
+"""What a network is: frozen dataclasses, each field with the paper's symbol. No torch here."""
+
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+from enlcn.errors import UserError
+
+ATTENTION_KINDS = ("none", "enlca", "nla", "nlsa", "cca")
+PROJECTION_KINDS = ("orthogonal", "iid")
+UPSAMPLERS = ("stepwise", "direct")
+SCALES = (2, 3, 4)
+
+
+def _require(condition: bool, message: str) -> None:
+    if not condition:
+        raise UserError(message)
+
+
+def _require_choice(name: str, value: object, choices: tuple[object, ...]) -> None:
+    _require(value in choices, f"{name} is {value!r}; choose from {', '.join(map(str, choices))}")
+
+
+@dataclass(frozen=True)
+class AttentionConfig:
+    """One attention module.
+
+    Attributes:
+        kind: none, enlca, nla (exact non-local), nlsa (hashed, sparse) or cca (criss-cross).
+        reduction: channels over query/key width (c_in / c).
+        amplification: k; queries and keys get length sqrt(k). None leaves them as projected (Eq. 1).
+        num_features: m, the random features of enlca.
+        projection: how the rows of F are drawn, orthogonal or iid.
+        feature_eps: added to exp(...) in phi; 1e-4 in the authors' code, 0 in the paper.
+        res_scale: the module gives x + res_scale * Y.
+        num_rounds: hashing rounds of nlsa.
+        bucket_size: positions per bucket of nlsa.
+    """
+
+    kind: str = "enlca"
+    reduction: int = 4
+    amplification: float | None = 6.0
+    num_features: int = 128
+    projection: str = "orthogonal"
+    feature_eps: float = 0.0
+    res_scale: float = 0.1
+    num_rounds: int = 4
+    bucket_size: int = 144
+
+    def __post_init__(self) -> None:
+        _require_choice("attention.kind", self.kind, ATTENTION_KINDS)
+        _require_choice("attention.projection", self.projection, PROJECTION_KINDS)
+        for name in ("reduction", "num_features", "num_rounds", "bucket_size"):
+            _require(getattr(self, name) >= 1, f"attention.{name} must be at least 1")
+        _require(self.amplification is None or self.amplification > 0, "attention.amplification must be positive")
+        _require(self.feature_eps >= 0, "attention.feature_eps must not be negative")
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """A super-resolution network: EDSR's residual body with attention modules between its blocks.
+
+    Attributes:
+        scale: s, the magnification.
+        channels: c_in, the width of the body.
+        num_blocks: residual blocks.
+        attention_after: an attention stands after so many blocks; 0 is before the first.
+        attention: what stands there.
+        res_scale: residual blocks give x + res_scale * f(x).
+        upsampler: "stepwise" (EDSR: a 3x3 and a pixel shuffle per doubling, then a 3x3 to RGB) or "direct"
+            (one 3x3 and one pixel shuffle; light networks).
+        rgb_mean: subtracted before and added after.
+    """
+
+    scale: int = 4
+    channels: int = 256
+    num_blocks: int = 32
+    attention_after: tuple[int, ...] = (0, 8, 16, 24, 32)
+    attention: AttentionConfig = field(default_factory=AttentionConfig)
+    res_scale: float = 0.1
+    upsampler: str = "stepwise"
+    rgb_mean: tuple[float, float, float] = (0.4488, 0.4371, 0.4040)
+
+    def __post_init__(self) -> None:
+        _require_choice("scale", self.scale, SCALES)
+        _require_choice("upsampler", self.upsampler, UPSAMPLERS)
+        _require(self.channels >= 1 and self.num_blocks >= 0, "channels and num_blocks must be positive")
+        _require(
+            list(self.attention_after) == sorted(set(self.attention_after))
+            and all(0 <= place <= self.num_blocks for place in self.attention_after),
+            f"attention_after {self.attention_after} must ascend within 0..{self.num_blocks} (num_blocks)",
+        )
+        if self.num_attentions:
+            _require(
+                self.channels % self.attention.reduction == 0,
+                f"channels ({self.channels}) must be a multiple of the reduction ({self.attention.reduction})",
+            )
+        _require(len(self.rgb_mean) == 3, "rgb_mean must have three values")
+
+    @property
+    def num_attentions(self) -> int:
+        """How many attention modules there are."""
+        return 0 if self.attention.kind == "none" else len(self.attention_after)
+
+    @property
+    def query_width(self) -> int:
+        """D, the width of queries and keys."""
+        return self.channels // self.attention.reduction
+
+
+def to_dict(config: ModelConfig) -> dict[str, Any]:
+    """A plain dictionary, fit for JSON."""
+    return asdict(config)
+
+
+def from_dict(values: dict[str, Any]) -> ModelConfig:
+    """The inverse of `to_dict`; unknown fields are named in the error."""
+    values = dict(values)
+    attention = AttentionConfig(**_known(AttentionConfig, values.pop("attention", {}), "attention."))
+    for name in ("attention_after", "rgb_mean"):
+        if name in values:
+            values[name] = tuple(values[name])
+    return ModelConfig(attention=attention, **_known(ModelConfig, values, ""))
+
+
+def _known(kind: type, values: dict[str, Any], prefix: str) -> dict[str, Any]:
+    names = {f.name for f in fields(kind)}
+    for name in values:
+        _require(name in names, f"unknown setting '{prefix}{name}'; choose from {', '.join(sorted(names))}")
+    return values

@@ -1,0 +1,1 @@
+"""Pixels on disk, and the conversions between files, arrays and tensors."""

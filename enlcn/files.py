@@ -1,0 +1,53 @@
+"""Writing files so that nothing is lost: complete or not at all, never over another without being told."""
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from enlcn.errors import UserError
+
+
+def refuse_to_overwrite(path: Path, overwrite: bool) -> None:
+    """An error if `path` exists and may not be replaced; call it before the work, not after."""
+    if path.is_dir():
+        raise UserError(f"{path}: is a folder; give a file name")
+    if path.exists() and not overwrite:
+        raise UserError(f"{path}: exists already; pass --overwrite to replace it")
+
+
+@contextmanager
+def atomic_write(path: Path, *, overwrite: bool = False) -> Iterator[Path]:
+    """A temporary path beside `path`; what is written there takes its place when the block ends well.
+
+    The folder is made where it is missing. The temporary file keeps the suffix, so that writers that go by it work.
+    """
+    refuse_to_overwrite(path, overwrite)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=f".{path.stem}-", suffix=path.suffix, dir=path.parent)
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        yield temporary
+        _flush_to_disk(temporary)
+        temporary.chmod(0o666 & ~_umask())
+        temporary.replace(path)
+        _flush_to_disk(path.parent)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def _flush_to_disk(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,1 @@
+"""Modules: what has parameters. No I/O."""

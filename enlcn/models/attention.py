@@ -1,0 +1,155 @@
+"""ENLCA, the paper's module, and the frame that its rivals share: (B, C, H, W) -> (B, C, H, W).
+
+Axes: B batch, C channels, N = H W positions, D query/key width, M features.
+"""
+
+import math
+from abc import ABC, abstractmethod
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import normalize
+
+from enlcn.ops.linear_attention import choose, linear_attention, needs_rescaling
+from enlcn.ops.precision import at_least_float32, no_autocast
+from enlcn.ops.projection import draw_projection
+
+# The authors' floor under the norms of q and k.
+NORM_EPS = 5e-5
+Pair = tuple[Tensor, Tensor]
+
+
+def flatten(x: Tensor) -> Tensor:
+    """(B, C, H, W) -> (B, N, C), a view."""
+    return x.flatten(2).mT
+
+
+class Attention(nn.Module, ABC):
+    """The common frame: project x to queries and keys, mix values by them, add the result to x.
+
+    Args:
+        channels: C.
+        reduction: C / D.
+        amplification: k, the squared length given to queries and keys; None leaves them as projected.
+        res_scale: the module gives x + res_scale * Y.
+    """
+
+    def __init__(
+        self, channels: int, *, reduction: int = 4, amplification: float | None = None, res_scale: float = 0.1
+    ):
+        super().__init__()
+        self.query_width = channels // reduction
+        self.amplification = amplification
+        self.res_scale = res_scale
+        self.query = nn.Conv2d(channels, self.query_width, kernel_size=1)  # theta
+        self.key = nn.Conv2d(channels, self.query_width, kernel_size=1)  # delta
+        self.value = nn.Conv2d(channels, channels, kernel_size=1)  # psi
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, C, H, W) -> (B, C, H, W)."""
+        return self.forward_with_pair(x)[0]
+
+    def forward_with_pair(self, x: Tensor) -> tuple[Tensor, Pair]:
+        """`forward`, and the queries and keys (each (B, N, D)) that the contrastive loss ranks."""
+        q, k = self.queries_keys(x)
+        return x + self.res_scale * self.mix(q, k, x).to(x.dtype), (q, k)
+
+    def queries_keys(self, x: Tensor) -> Pair:
+        """Queries and keys, (B, N, D) each, in float32."""
+        return self.amplify(self.query(x)), self.amplify(self.key(x))
+
+    def amplify(self, projected: Tensor) -> Tensor:
+        """(B, D, H, W) -> (B, N, D), each position scaled to length sqrt(k) (Eq. 3)."""
+        tokens = at_least_float32(flatten(projected))
+        if self.amplification is None:
+            return tokens
+        return normalize(tokens, dim=-1, eps=NORM_EPS) * math.sqrt(self.amplification)
+
+    def mix(self, q: Tensor, k: Tensor, x: Tensor) -> Tensor:
+        """Y: values mixed by q and k. (B, N, D), (B, N, D), (B, C, H, W) -> (B, C, H, W)."""
+        v = flatten(self.value(x))
+        with no_autocast(x.device):
+            y = self.weigh(q, k, v, x.shape[-2:])
+        return y.mT.unflatten(2, x.shape[-2:])
+
+    @abstractmethod
+    def weigh(self, q: Tensor, k: Tensor, v: Tensor, size: torch.Size) -> Tensor:
+        """The attention itself, linear in v. (B, N, D), (B, N, D), (B, N, C) -> (B, N, C)."""
+
+    def redraw(self, generator: torch.Generator | None = None) -> None:
+        """Draw the module's random matrix anew, where it has one."""
+
+
+class ENLCA(Attention):
+    """Efficient non-local contrastive attention: linear in the number of pixels, for any (B, C, H, W).
+
+    >>> import torch
+    >>> ENLCA(channels=32, num_features=16)(torch.randn(2, 32, 7, 9)).shape
+    torch.Size([2, 32, 7, 9])
+
+    Args:
+        channels: C.
+        reduction: C / D.
+        num_features: M, the random features (m in the paper).
+        amplification: k; None leaves queries and keys as projected.
+        projection: rows of F "orthogonal" or "iid".
+        feature_eps: added to exp(...) in phi, 1e-4 in the authors' code.
+        res_scale: the module gives x + res_scale * Y.
+        backend: which `linear_attention` to use.
+        generator: source of F; torch's global one if None.
+    """
+
+    projection: Tensor
+
+    def __init__(
+        self,
+        channels: int = 256,
+        reduction: int = 4,
+        num_features: int = 128,
+        amplification: float | None = 6.0,
+        *,
+        projection: str = "orthogonal",
+        feature_eps: float = 0.0,
+        res_scale: float = 0.1,
+        backend: str = "auto",
+        generator: torch.Generator | None = None,
+    ):
+        super().__init__(channels, reduction=reduction, amplification=amplification, res_scale=res_scale)
+        self.num_features = num_features
+        self.projection_kind = projection
+        self.feature_eps = feature_eps
+        self.backend = backend
+        self.stable = needs_rescaling(amplification, self.query_width, num_features)
+        self.register_buffer("projection", torch.empty(num_features, self.query_width))
+        self.redraw(generator)
+
+    @torch.no_grad()
+    def redraw(self, generator: torch.Generator | None = None) -> None:
+        """Draw F anew, in place, so that compiled graphs see it."""
+        self.projection.copy_(
+            draw_projection(self.num_features, self.query_width, kind=self.projection_kind, generator=generator)
+        )
+
+    def mix(self, q: Tensor, k: Tensor, x: Tensor) -> Tensor:
+        """Y without forming V = psi(X): psi is linear, so phi(K) V^T = (phi(K) X^T) W^T + (phi(K) 1) b^T."""
+        ops = choose(self.backend, k.shape[1])
+        shift = ops.feature_maximum(k, self.projection, self.feature_eps) if self.stable else None
+        kx, z = ops.summarise(k, flatten(x), self.projection, self.feature_eps, shift)
+        kv = self.project_summary(kx, z)
+        y = ops.apply(q, kv, z, self.projection, self.feature_eps, shift)
+        return y.mT.unflatten(2, x.shape[-2:])
+
+    def project_summary(self, kx: Tensor, z: Tensor) -> Tensor:
+        """kv from kx = phi(K) X^T: psi applied to the summary. (B, M, C), (B, M) -> (B, M, C)."""
+        weight = at_least_float32(self.value.weight).flatten(1)  # (C, C)
+        with no_autocast(kx.device):
+            kv = kx @ weight.mT
+        if self.value.bias is not None:
+            kv = kv + z.unsqueeze(-1) * at_least_float32(self.value.bias)
+        return kv
+
+    def weigh(self, q: Tensor, k: Tensor, v: Tensor, size: torch.Size) -> Tensor:
+        """phi(Q)^T (phi(K) V^T) / D. (B, N, D), (B, N, D), (B, N, C) -> (B, N, C)."""
+        return linear_attention(
+            q, k, v, self.projection, eps=self.feature_eps, stable=self.stable, backend=self.backend
+        )

@@ -1,0 +1,129 @@
+"""EDSR's residual body with attention slots: EDSR, ENLCN, NLSN and every ablation are configs of it.
+
+Axes: B batch, C channels, H rows, W columns, s scale.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from enlcn import recipes
+from enlcn.config import AttentionConfig, ModelConfig
+from enlcn.models.attention import ENLCA, Attention, Pair
+from enlcn.models.blocks import UPSAMPLERS, ResidualBlock, conv3x3
+from enlcn.models.rivals import CCA, NLA, NLSA
+
+
+class Stage(nn.Module):
+    """At most one attention, then residual blocks: all that lies between two moments of global exchange."""
+
+    def __init__(self, attention: Attention | None, blocks: list[ResidualBlock]):
+        super().__init__()
+        self.attention = attention
+        self.blocks = nn.Sequential(*blocks)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Pair | None]:
+        """(B, C, H, W) -> (B, C, H, W), and the attention's queries and keys where there is one."""
+        pair = None
+        if self.attention is not None:
+            x, pair = self.attention.forward_with_pair(x)
+        return self.blocks(x), pair
+
+
+class SRNetwork(nn.Module):
+    """A super-resolution network: head, stages, global skip, upsampler.
+
+    >>> import torch
+    >>> from enlcn import recipes
+    >>> SRNetwork(recipes.TINY)(torch.rand(1, 3, 10, 12)).shape
+    torch.Size([1, 3, 40, 48])
+    """
+
+    rgb_mean: Tensor
+
+    def __init__(self, config: ModelConfig):
+        super().__init__()
+        self.config = config
+        self.register_buffer("rgb_mean", torch.tensor(config.rgb_mean).view(1, 3, 1, 1), persistent=False)
+        self.head = conv3x3(3, config.channels)
+        self.stages = nn.ModuleList(_build_stages(config))
+        self.body_end = conv3x3(config.channels, config.channels)
+        self.upsampler = UPSAMPLERS[config.upsampler](config.channels, scale=config.scale)
+
+    def forward(self, lr: Tensor) -> Tensor:
+        """lr (B, 3, H, W) in [0, 1] -> sr (B, 3, sH, sW), not clamped."""
+        return self.forward_with_pairs(lr)[0]
+
+    def forward_with_pairs(self, lr: Tensor) -> tuple[Tensor, list[Pair]]:
+        """`forward`, and each attention's queries and keys ((B, N, D) each) for the contrastive loss."""
+        pairs: list[Pair] = []
+        shallow = self.head(lr - self.rgb_mean)
+        x = shallow
+        for stage in self.stages:
+            x, pair = stage(x)
+            if pair is not None:
+                pairs.append(pair)
+        sr = self.upsampler(self.body_end(x) + shallow) + self.rgb_mean
+        return sr, pairs
+
+    @property
+    def attentions(self) -> list[Attention]:
+        """The attention modules, in order."""
+        return [stage.attention for stage in self.stages if stage.attention is not None]  # type: ignore[misc]
+
+    def redraw(self, generator: torch.Generator | None = None) -> None:
+        """Draw every attention's random matrix anew (the paper: once an epoch)."""
+        for attention in self.attentions:
+            attention.redraw(generator)
+
+
+def _build_stages(config: ModelConfig) -> list[Stage]:
+    places = config.attention_after if config.num_attentions else ()
+    starts = sorted({0, *places})
+    ends = [*starts[1:], config.num_blocks]
+    return [
+        Stage(
+            build_attention(config.attention, config.channels) if start in places else None,
+            [ResidualBlock(config.channels, res_scale=config.res_scale) for _ in range(start, end)],
+        )
+        for start, end in zip(starts, ends, strict=True)
+    ]
+
+
+def build_attention(config: AttentionConfig, channels: int) -> Attention:
+    """The module that `config` describes."""
+    frame = {
+        "reduction": config.reduction,
+        "amplification": config.amplification,
+        "res_scale": config.res_scale,
+    }
+    return ATTENTIONS[config.kind](config, channels, frame)
+
+
+ATTENTIONS: dict[str, Callable[[AttentionConfig, int, dict[str, Any]], Attention]] = {
+    "enlca": lambda config, channels, frame: ENLCA(
+        channels,
+        num_features=config.num_features,
+        projection=config.projection,
+        feature_eps=config.feature_eps,
+        **frame,
+    ),
+    "nla": lambda _, channels, frame: NLA(channels, **frame),
+    "nlsa": lambda config, channels, frame: NLSA(
+        channels, num_rounds=config.num_rounds, bucket_size=config.bucket_size, **frame
+    ),
+    "cca": lambda _, channels, frame: CCA(channels, **frame),
+}
+
+
+def ENLCN(scale: int = 4, **changes: Any) -> SRNetwork:
+    """The paper's network (43.58 M parameters at x4), freshly initialised; `changes` are ModelConfig fields."""
+    return SRNetwork(replace(recipes.ENLCN, scale=scale, **changes))
+
+
+def EDSR(scale: int = 4, **changes: Any) -> SRNetwork:
+    """EDSR at full size, freshly initialised; `changes` are ModelConfig fields."""
+    return SRNetwork(replace(recipes.EDSR, scale=scale, **changes))

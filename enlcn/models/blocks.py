@@ -1,0 +1,49 @@
+"""EDSR's parts: residual block, upsampler, mean shift.
+
+Axes: B batch, C channels, H rows, W columns, s scale.
+"""
+
+from torch import Tensor, nn
+
+
+def conv3x3(channels_in: int, channels_out: int) -> nn.Conv2d:
+    """A 3x3 convolution that keeps the size."""
+    return nn.Conv2d(channels_in, channels_out, kernel_size=3, padding=1)
+
+
+class ResidualBlock(nn.Module):
+    """x + res_scale * conv(relu(conv(x))). (B, C, H, W) -> (B, C, H, W)."""
+
+    def __init__(self, channels: int, *, res_scale: float):
+        super().__init__()
+        self.conv1 = conv3x3(channels, channels)
+        self.conv2 = conv3x3(channels, channels)
+        self.res_scale = res_scale
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, C, H, W) -> (B, C, H, W)."""
+        return x + self.res_scale * self.conv2(self.conv1(x).relu())
+
+
+class StepwiseUpsampler(nn.Sequential):
+    """EDSR's: a 3x3 and a pixel shuffle per factor of 2 (one for 3), then a 3x3 to RGB.
+
+    (B, C, H, W) -> (B, 3, sH, sW).
+    """
+
+    def __init__(self, channels: int, *, scale: int):
+        factors = {2: [2], 3: [3], 4: [2, 2]}[scale]
+        steps: list[nn.Module] = []
+        for factor in factors:
+            steps += [conv3x3(channels, channels * factor**2), nn.PixelShuffle(factor)]
+        super().__init__(*steps, conv3x3(channels, 3))
+
+
+class DirectUpsampler(nn.Sequential):
+    """One 3x3 straight to the sub-pixels of RGB. (B, C, H, W) -> (B, 3, sH, sW)."""
+
+    def __init__(self, channels: int, *, scale: int):
+        super().__init__(conv3x3(channels, 3 * scale**2), nn.PixelShuffle(scale))
+
+
+UPSAMPLERS = {"stepwise": StepwiseUpsampler, "direct": DirectUpsampler}

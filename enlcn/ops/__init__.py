@@ -1,0 +1,1 @@
+"""Pure tensor functions: the paper's method section. No parameters, no I/O."""

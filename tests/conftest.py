@@ -1,0 +1,20 @@
+"""What tests share: few threads, fixed seeds, and the data folder."""
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+
+@pytest.fixture(autouse=True)
+def fixed_seed():
+    torch.manual_seed(1234)
+
+
+@pytest.fixture(scope="session")
+def data_dir() -> Path:
+    folder = os.environ.get("ENLCN_DATA")
+    if not folder or not Path(folder).is_dir():
+        pytest.skip("needs benchmark data: set ENLCN_DATA to the folder that holds benchmarks/ and train/")
+    return Path(folder)

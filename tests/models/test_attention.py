@@ -1,0 +1,120 @@
+import pytest
+import torch
+from torch import nn
+
+from enlcn.models.attention import ENLCA
+from enlcn.models.rivals import CCA, NLA, NLSA
+from enlcn.ops.linear_attention import linear_attention
+from enlcn.ops.softmax_attention import softmax_attention
+
+MODULES = {
+    "enlca": lambda: ENLCA(32, num_features=16),
+    "enlca, raw": lambda: ENLCA(32, num_features=16, amplification=None),
+    "nla": lambda: NLA(32),
+    "nlsa": lambda: NLSA(32, bucket_size=16),
+    "cca": lambda: CCA(32),
+}
+
+
+@pytest.mark.parametrize("name", MODULES)
+@pytest.mark.parametrize("shape", [(1, 1), (1, 9), (7, 5), (20, 31)])
+def test_one_interface(name, shape):
+    module = MODULES[name]()
+    x = torch.randn(2, 32, *shape, requires_grad=True)
+    y = module(x)
+    assert y.shape == x.shape
+    assert y.isfinite().all()
+    y.square().mean().backward()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in module.parameters())
+    out, (q, k) = module.forward_with_pair(x)
+    assert torch.equal(out, y)
+    assert q.shape == k.shape == (2, shape[0] * shape[1], 8)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_channels_last_gives_the_same(name):
+    module = MODULES[name]().eval()
+    x = torch.randn(2, 32, 9, 11)
+    assert torch.allclose(module(x.contiguous(memory_format=torch.channels_last)), module(x), atol=1e-5)
+
+
+def test_eq3_queries_and_keys_have_length_sqrt_k():
+    q, k = ENLCA(32, amplification=6.0).queries_keys(torch.randn(1, 32, 8, 8))
+    for t in (q, k):
+        assert torch.allclose(t.norm(dim=-1), torch.full((1, 64), 6**0.5), atol=1e-5)
+
+
+@pytest.mark.parametrize("amplification", [1.0, 6.0, 64.0])
+def test_values_need_not_be_formed(amplification):
+    """psi on the summary equals psi on every pixel."""
+    module = ENLCA(32, num_features=64, amplification=amplification).double()
+    x = torch.randn(2, 32, 9, 7, dtype=torch.float64)
+    q, k = module.queries_keys(x)
+    v = module.value(x).flatten(2).mT
+    expected = linear_attention(q, k, v, module.projection, stable=module.stable)
+    assert torch.allclose(module.mix(q, k, x).flatten(2).mT, expected)
+
+
+def test_backends_agree():
+    module = ENLCA(32, num_features=64)
+    x = torch.randn(1, 32, 100, 100)  # more than one chunk
+    results = {}
+    for backend in ("naive", "chunked", "auto"):
+        module.backend = backend
+        results[backend] = module(x)
+    assert torch.allclose(results["naive"], results["chunked"], atol=1e-5)
+    assert torch.equal(results["auto"], results["chunked"])
+
+
+def test_many_features_approach_exact_attention():
+    torch.manual_seed(0)
+    exact = NLA(32, amplification=1.0)
+    x = torch.randn(1, 32, 12, 12)
+    errors = []
+    for num_features in (64, 16384):
+        module = ENLCA(32, num_features=num_features, amplification=1.0)
+        for name in ("query", "key", "value"):
+            getattr(module, name).load_state_dict(getattr(exact, name).state_dict())
+        errors.append((module(x) - exact(x)).norm() / (exact(x) - x).norm())
+    assert errors[1] < 0.05
+    assert errors[1] < errors[0] / 4
+
+
+def test_nla_is_softmax_attention_plus_skip():
+    module = NLA(16, res_scale=0.5)
+    x = torch.randn(1, 16, 5, 6)
+    q, k = module.queries_keys(x)
+    y = softmax_attention(q, k, module.value(x).flatten(2).mT)
+    assert torch.allclose(module(x), x + 0.5 * y.mT.view_as(x), atol=1e-5)
+
+
+def test_redraw_changes_f_in_place_and_follows_the_generator():
+    module = ENLCA(32)
+    storage, before = module.projection.data_ptr(), module.projection.clone()
+    module.redraw(torch.Generator().manual_seed(3))
+    first = module.projection.clone()
+    assert module.projection.data_ptr() == storage
+    assert not torch.equal(before, first)
+    module.redraw(torch.Generator().manual_seed(3))
+    assert torch.equal(module.projection, first)
+    hashed = NLSA(32)
+    before = hashed.rotations.clone()
+    hashed.redraw()
+    assert not torch.equal(hashed.rotations, before)
+    NLA(32).redraw()  # nothing random in it: allowed, and does nothing
+
+
+def test_bf16_autocast_keeps_features_in_float32():
+    module = ENLCA(64, num_features=64)
+    x = torch.randn(1, 64, 16, 16)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        y, (q, _) = module.forward_with_pair(x)
+    assert q.dtype == torch.float32
+    assert torch.allclose(y.float(), module(x), atol=0.05)
+
+
+def test_drops_into_a_foreign_network():
+    network = nn.Sequential(nn.Conv2d(3, 32, 3, padding=1), ENLCA(channels=32), nn.Conv2d(32, 3, 3, padding=1))
+    network(torch.randn(1, 3, 15, 17)).mean().backward()
+    assert network[1].query.weight.grad.abs().sum() > 0
+    assert "1.projection" in network.state_dict()

@@ -1,0 +1,154 @@
+import shutil
+from dataclasses import replace
+
+import pytest
+import torch
+
+import enlcn
+from enlcn import recipes
+from enlcn.config import AttentionConfig, ModelConfig, from_dict, to_dict
+from enlcn.errors import UserError
+from enlcn.losses import total_loss
+from enlcn.models.backbone import SRNetwork
+
+
+def on_meta(config):
+    with torch.device("meta"):
+        return SRNetwork(config)
+
+
+def count(config):
+    return sum(p.numel() for p in on_meta(config).parameters())
+
+
+def test_paper_size_has_43_58_million_parameters():
+    assert round(count(recipes.ENLCN) / 1e6, 2) == 43.58
+    assert round(count(recipes.EDSR) / 1e6, 2) == 43.09
+    assert round(count(recipes.NETWORKS["nlsn"]) / 1e6, 2) == 44.16
+
+
+@pytest.mark.parametrize("scale", [2, 3, 4])
+@pytest.mark.parametrize("upsampler", ["stepwise", "direct"])
+def test_scales(scale, upsampler):
+    network = SRNetwork(replace(recipes.TINY, scale=scale, upsampler=upsampler))
+    assert network(torch.rand(2, 3, 9, 14)).shape == (2, 3, 9 * scale, 14 * scale)
+
+
+@pytest.mark.parametrize("name", recipes.NETWORKS)
+def test_every_network_builds_and_takes_a_training_step_in_miniature(name):
+    config = recipes.NETWORKS[name]
+    small = replace(
+        config, channels=16, num_blocks=4, attention_after=tuple(p for p in (0, 2, 4) if config.attention_after)
+    )
+    network = SRNetwork(small)
+    optimizer = torch.optim.Adam(network.parameters(), lr=1e-2)
+    lr, hr = torch.rand(2, 3, 10, 10), torch.rand(2, 3, 40, 40)
+    losses = []
+    for _ in range(4):
+        sr, pairs = network.forward_with_pairs(lr)
+        assert len(pairs) == small.num_attentions
+        loss, _ = total_loss(sr, hr, pairs)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < losses[0]
+
+
+@pytest.mark.parametrize("table", recipes.ABLATIONS)
+def test_every_ablation_row_builds(table):
+    for config in recipes.ABLATIONS[table].values():
+        assert on_meta(config)(torch.empty(1, 3, 28, 28, device="meta")).shape == (1, 3, 112, 112)
+
+
+def test_forward_returns_one_type_in_training_and_evaluation():
+    network = SRNetwork(recipes.TINY)
+    lr = torch.rand(1, 3, 8, 8)
+    assert isinstance(network.train()(lr), torch.Tensor)
+    assert torch.equal(network.train()(lr), network.eval()(lr))
+
+
+def test_attention_places():
+    stages = SRNetwork(replace(recipes.TINY, attention_after=(1, 4))).stages
+    assert [(s.attention is not None, len(s.blocks)) for s in stages] == [(False, 1), (True, 3), (True, 0)]
+    stages = SRNetwork(replace(recipes.TINY, attention_after=(0, 2, 4))).stages
+    assert [(s.attention is not None, len(s.blocks)) for s in stages] == [(True, 2), (True, 2), (True, 0)]
+
+
+def test_attention_reaches_every_pixel_and_convolutions_do_not():
+    lr = torch.rand(1, 3, 40, 40)
+    changed = lr.clone()
+    changed[..., 0, 0] = 1 - changed[..., 0, 0]
+    far = (..., slice(-4, None), slice(-4, None))
+    for name, reaches in (("enlcn-tiny", True), ("edsr", False)):
+        config = replace(recipes.NETWORKS[name], channels=16, num_blocks=4, attention_after=(2,) if reaches else ())
+        network = SRNetwork(config).double()
+        difference = network(changed.double())[far] - network(lr.double())[far]
+        assert (difference.abs().max() > 0) == reaches
+
+
+def test_redraw_reaches_every_module():
+    network = SRNetwork(recipes.TINY)
+    before = [a.projection.clone() for a in network.attentions]
+    network.redraw(torch.Generator().manual_seed(1))
+    assert all(not torch.equal(a.projection, b) for a, b in zip(network.attentions, before, strict=True))
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler on the CPU")
+@pytest.mark.parametrize("attention", ["enlca", "nla", "nlsa", "cca"])
+def test_compiles_without_graph_breaks(attention):
+    network = SRNetwork(
+        replace(recipes.TINY, num_blocks=1, attention_after=(0,), attention=AttentionConfig(kind=attention))
+    ).eval()
+    lr = torch.rand(1, 3, 13, 17)
+    compiled = torch.compile(network, fullgraph=True)
+    with torch.no_grad():
+        assert torch.allclose(compiled(lr), network(lr), atol=1e-4)
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler on the CPU")
+def test_training_loss_compiles_without_graph_breaks():
+    network = SRNetwork(replace(recipes.TINY, num_blocks=1, attention_after=(0,)))
+    lr, hr = torch.rand(1, 3, 9, 9), torch.rand(1, 3, 36, 36)
+
+    def step():
+        sr, pairs = network.forward_with_pairs(lr)
+        return total_loss(sr, hr, pairs, contrastive_weight=1.0)[0]
+
+    results = []
+    for function in (step, torch.compile(step, fullgraph=True)):
+        network.zero_grad()
+        loss = function()
+        loss.backward()
+        results.append((loss.detach(), network.attentions[0].query.weight.grad.clone()))
+    assert torch.allclose(results[0][0], results[1][0], rtol=1e-4)
+    assert torch.allclose(results[0][1], results[1][1], rtol=1e-2, atol=1e-5)
+
+
+def test_config_round_trips_through_plain_data():
+    for config in recipes.NETWORKS.values():
+        assert from_dict(to_dict(config)) == config
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: ModelConfig(scale=5), "scale is 5; choose from 2, 3, 4"),
+        (lambda: AttentionConfig(kind="swin"), "choose from none, enlca, nla, nlsa, cca"),
+        (lambda: ModelConfig(attention_after=(0, 40)), "must ascend within 0..32"),
+        (lambda: ModelConfig(channels=250), "multiple of the reduction"),
+        (lambda: from_dict({"width": 3}), "unknown setting 'width'"),
+        (lambda: from_dict({"attention": {"heads": 3}}), "unknown setting 'attention.heads'"),
+        (lambda: recipes.network("swinir-x4"), "unknown network 'swinir-x4'; choose from enlcn"),
+        (lambda: recipes.network("enlcn-x5"), "unknown network 'enlcn-x5'"),
+    ],
+)
+def test_bad_configs_say_what_is_wrong(build, message):
+    with pytest.raises(UserError, match=message):
+        build()
+
+
+def test_public_factories():
+    assert enlcn.ENLCN(scale=2, channels=16, num_blocks=8, attention_after=(0, 8)).config.scale == 2
+    assert not enlcn.EDSR(channels=16, num_blocks=1).attentions
+    assert enlcn.ENLCA(channels=16)(torch.rand(1, 16, 4, 4)).shape == (1, 16, 4, 4)
