@@ -28,7 +28,8 @@ $(VENV)/.dev: pyproject.toml $(VENV)/.torch
 	@touch $@ $(VENV)/.base
 
 demo: $(VENV)/.base ## install, then show the attention on a bundled photo
-	$(BIN)/enlcn attention demo --out $(OUT)/demo-attention.png --overwrite
+	$(BIN)/enlcn attention enlcn/assets/palace.png --at 230,100 --model untrained:enlcn-small --module 1 \
+		--weights exact --weights features --weights hashed --weights criss-cross --out $(OUT)/demo-attention.png --overwrite
 
 test: lint ## install what tests need, lint, type-check, run every test but the slow ones
 	$(BIN)/python -m pytest

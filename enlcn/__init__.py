@@ -9,8 +9,9 @@ if TYPE_CHECKING:
     from enlcn.checkpoint import load
     from enlcn.models.attention import ENLCA
     from enlcn.models.backbone import EDSR, ENLCN, SRNetwork
+    from enlcn.upscaling import upscale
 
-__all__ = ["EDSR", "ENLCA", "ENLCN", "SRNetwork", "__version__", "load"]
+__all__ = ["EDSR", "ENLCA", "ENLCN", "SRNetwork", "__version__", "load", "upscale"]
 
 # Resolved on first use: the command line imports this package and must start without torch.
 _HOMES = {
@@ -19,6 +20,7 @@ _HOMES = {
     "ENLCN": "enlcn.models.backbone",
     "SRNetwork": "enlcn.models.backbone",
     "load": "enlcn.checkpoint",
+    "upscale": "enlcn.upscaling",
 }
 
 

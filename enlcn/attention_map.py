@@ -102,7 +102,7 @@ def _walk(
                         yield AttentionMap(module, name, row.view(size))
             if module == max(chosen):
                 return  # nothing deeper is wanted
-            x, _ = stage(x)
+            x = stage(x)
 
 
 def own_weighing(attention: Attention) -> str:
@@ -117,9 +117,11 @@ def _exact(q: Tensor, k: Tensor, size: torch.Size, index: int, attention: Attent
 
 
 def _features(q: Tensor, k: Tensor, size: torch.Size, index: int, attention: Attention) -> Tensor:
-    projection, eps = _draw(attention, q.shape[-1]), 0.0
     if isinstance(attention, ENLCA):
         projection, eps = attention.projection, attention.feature_eps
+    else:
+        generator = torch.Generator().manual_seed(0)
+        projection, eps = draw_projection(128, q.shape[-1], generator=generator).to(q.device), 0.0
     log_q = log_features(q[0, index : index + 1], projection, eps)  # (1, M)
     log_k = log_features(k[0], projection, eps)  # (N, M)
     return torch.softmax((log_q + log_k).logsumexp(-1), dim=0)
@@ -127,9 +129,8 @@ def _features(q: Tensor, k: Tensor, size: torch.Size, index: int, attention: Att
 
 def _hashed(q: Tensor, k: Tensor, size: torch.Size, index: int, attention: Attention) -> Tensor:
     if isinstance(attention, NLSA):
-        rotations = attention.rotations
-    else:
-        rotations = draw_rotations(q.shape[-1], 4, generator=torch.Generator().manual_seed(0)).to(q.device)
+        return _row_of(lambda v: attention.weigh(q, k, v, size), q, index)
+    rotations = draw_rotations(q.shape[-1], 4, generator=torch.Generator().manual_seed(0)).to(q.device)
     return _row_of(lambda v: hashed_attention(q, k, v, rotations), q, index)
 
 
@@ -143,11 +144,6 @@ def _row_of(attend: Callable[[Tensor], Tensor], q: Tensor, index: int) -> Tensor
     with torch.enable_grad():
         v = q.new_zeros(1, q.shape[1], 1, requires_grad=True)
         return torch.autograd.grad(attend(v)[0, index, 0], v)[0].flatten()
-
-
-def _draw(attention: Attention, query_width: int) -> Tensor:
-    generator = torch.Generator().manual_seed(0)
-    return draw_projection(128, query_width, generator=generator).to(attention.value.weight.device)
 
 
 WEIGHINGS: dict[str, Callable[[Tensor, Tensor, torch.Size, int, Attention], Tensor]] = {

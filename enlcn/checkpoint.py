@@ -5,7 +5,6 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from pickle import UnpicklingError
 from typing import Any
 
 import torch
@@ -18,6 +17,7 @@ from enlcn.config import ModelConfig, from_dict, to_dict
 from enlcn.errors import UserError
 from enlcn.files import atomic_write
 from enlcn.models.backbone import SRNetwork
+from enlcn.zoo import bundled
 
 FORMAT_VERSION = "1"
 UNTRAINED_PREFIX = "untrained:"
@@ -45,8 +45,8 @@ def load(source: str | os.PathLike[str], *, device: str | torch.device = "cpu") 
     """Build the network that a file holds, in float32 and evaluation mode.
 
     Args:
-        source: a .safetensors file of ours, the authors' .pt, or "untrained:NAME" for fresh weights of a named
-            network (always the same ones).
+        source: the name of weights that come with the package, a .safetensors file of ours, the authors' .pt, or
+            "untrained:NAME" for fresh weights of a named network (always the same ones).
         device: where to put it.
 
     Returns:
@@ -55,10 +55,19 @@ def load(source: str | os.PathLike[str], *, device: str | torch.device = "cpu") 
     name = os.fspath(source)
     if name.startswith(UNTRAINED_PREFIX):
         return _untrained(name.removeprefix(UNTRAINED_PREFIX)).to(device).eval()
-    checkpoint = read(name)
-    network = SRNetwork(checkpoint.config)
-    network.load_state_dict(network.state_dict() | dict(checkpoint.state))
-    return network.to(device).eval()
+    return build(read(bundled().get(name, name))).to(device).eval()
+
+
+def build(checkpoint: Checkpoint) -> SRNetwork:
+    """The network with the weights it was read with; nothing random is drawn that the file already holds."""
+    with torch.device("meta"):
+        network = SRNetwork(checkpoint.config)
+    network.to_empty(device="cpu")
+    network.rgb_mean.copy_(torch.tensor(checkpoint.config.rgb_mean).view(1, 3, 1, 1))
+    missing = network.load_state_dict(checkpoint.state, strict=False).missing_keys
+    if missing:  # hashing directions, which the authors' files do not hold
+        network.redraw(torch.Generator().manual_seed(0))
+    return network
 
 
 def save(
@@ -85,7 +94,11 @@ def read(path: str | os.PathLike[str]) -> Checkpoint:
     """Read a file of either layout and check it against the network it claims to be."""
     path = Path(path)
     if not path.is_file():
-        raise UserError(f"{path}: no such file or model; give a .safetensors or .pt file, or {_untrained_names()}")
+        names = ", ".join(bundled()) or "none in this version"
+        raise UserError(
+            f"{path}: no such file or model; give a .safetensors or .pt file, a bundled model ({names}), "
+            f"or {UNTRAINED_PREFIX}NAME with one of {', '.join(recipes.NETWORKS)}"
+        )
     try:
         if path.suffix == ".safetensors":
             metadata, state = _read_safetensors(path)
@@ -152,8 +165,8 @@ def _read_safetensors(path: Path) -> tuple[dict[str, str], State]:
 def _read_pickled(path: Path) -> State:
     try:
         content: Any = torch.load(path, map_location="cpu", weights_only=True)
-    except (UnpicklingError, RuntimeError, EOFError, ValueError, KeyError) as error:
-        reason = str(error).splitlines()[0]
+    except Exception as error:  # a damaged pickle can raise nearly anything
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise UserError(f"cannot be read as weights alone, and nothing else is executed ({reason})") from None
     while isinstance(content, dict) and (inner := next((w for w in _WRAPPERS if _is_wrapper(content, w)), None)):
         content = content[inner]
@@ -185,7 +198,3 @@ def _untrained(name: str) -> SRNetwork:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         return SRNetwork(recipes.network(name))
-
-
-def _untrained_names() -> str:
-    return f"{UNTRAINED_PREFIX}NAME with one of {', '.join(recipes.NETWORKS)}"

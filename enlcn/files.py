@@ -8,6 +8,9 @@ from pathlib import Path
 
 from enlcn.errors import UserError
 
+# In the name of every temporary file, followed by the process that writes it.
+_MARK = ".enlcn-"
+
 
 def refuse_to_overwrite(path: Path, overwrite: bool) -> None:
     """An error if `path` exists and may not be replaced; call it before the work, not after."""
@@ -25,7 +28,7 @@ def atomic_write(path: Path, *, overwrite: bool = False) -> Iterator[Path]:
     """
     refuse_to_overwrite(path, overwrite)
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{path.stem}-", suffix=path.suffix, dir=path.parent)
+    handle, name = tempfile.mkstemp(prefix=f".{path.stem}{_MARK}{os.getpid()}-", suffix=path.suffix, dir=path.parent)
     os.close(handle)
     temporary = Path(name)
     try:
@@ -37,6 +40,26 @@ def atomic_write(path: Path, *, overwrite: bool = False) -> Iterator[Path]:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Delete temporary files in `folder` whose process is gone: what a killed run left behind."""
+    if not folder.is_dir():
+        return
+    for path in folder.glob(f".*{_MARK}*"):
+        process = path.name.rpartition(_MARK)[2].partition("-")[0]
+        if process.isdecimal() and not _is_alive(int(process)):
+            path.unlink(missing_ok=True)
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def _flush_to_disk(path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from enlcn.cli import attention, checkpoint, console
+from enlcn.cli import attention, checkpoint, console, evaluate, upscale
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -15,6 +15,8 @@ app = typer.Typer(
     rich_markup_mode="rich",
     help="Image super-resolution with global attention at linear cost.",
 )
+app.command("upscale")(upscale.upscale)
+app.command("evaluate")(evaluate.evaluate)
 app.command("attention")(attention.attention)
 app.command("convert")(checkpoint.convert)
 app.command("info")(checkpoint.info)

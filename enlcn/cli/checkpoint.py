@@ -28,9 +28,8 @@ def convert(
 
     import torch
 
-    from enlcn.checkpoint import read, save
+    from enlcn.checkpoint import build, read, save
     from enlcn.files import refuse_to_overwrite
-    from enlcn.models.backbone import SRNetwork
 
     refuse_to_overwrite(target, overwrite)
     checkpoint = read(source)
@@ -40,8 +39,7 @@ def convert(
         config = replace(config, res_scale=res_scale, attention=attention)
     if amplification is not None:
         config = replace(config, attention=replace(config.attention, amplification=amplification))
-    network = SRNetwork(config)
-    network.load_state_dict(network.state_dict() | dict(checkpoint.state))
+    network = build(replace(checkpoint, config=config))
     stored = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}[dtype]
     save(network, target, dtype=stored, overwrite=overwrite)
     console.out.print(f"{target}: {checkpoint.layout} layout read, {target.stat().st_size / 2**20:.1f} MiB written")

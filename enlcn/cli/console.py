@@ -33,7 +33,7 @@ def run_guarded(command: Callable[[], object]) -> None:
     try:
         command()
     except UserError as error:
-        err.print(f"[bold red]error:[/] {_escape(str(error))}")
+        err.print(f"[bold red]error:[/] {escape(str(error))}")
         sys.exit(2)
     except BrokenPipeError:
         sys.exit(141)
@@ -42,5 +42,6 @@ def run_guarded(command: Callable[[], object]) -> None:
         sys.exit(130)
 
 
-def _escape(text: str) -> str:
+def escape(text: str) -> str:
+    """Text that rich prints as it is, brackets included."""
     return text.replace("[", "\\[")

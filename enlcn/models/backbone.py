@@ -25,11 +25,15 @@ class Stage(nn.Module):
         self.attention = attention
         self.blocks = nn.Sequential(*blocks)
 
-    def forward(self, x: Tensor) -> tuple[Tensor, Pair | None]:
-        """(B, C, H, W) -> (B, C, H, W), and the attention's queries and keys where there is one."""
-        pair = None
-        if self.attention is not None:
-            x, pair = self.attention.forward_with_pair(x)
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, C, H, W) -> (B, C, H, W)."""
+        return self.blocks(x if self.attention is None else self.attention(x))
+
+    def forward_with_pair(self, x: Tensor) -> tuple[Tensor, Pair | None]:
+        """`forward`, and the attention's queries and keys where there is one."""
+        if self.attention is None:
+            return self.blocks(x), None
+        x, pair = self.attention.forward_with_pair(x)
         return self.blocks(x), pair
 
 
@@ -55,7 +59,7 @@ class SRNetwork(nn.Module):
 
     def forward(self, lr: Tensor) -> Tensor:
         """lr (B, 3, H, W) in [0, 1] -> sr (B, 3, sH, sW), not clamped."""
-        return self.forward_with_pairs(lr)[0]
+        return self.reconstruct(self.features(lr))
 
     def forward_with_pairs(self, lr: Tensor) -> tuple[Tensor, list[Pair]]:
         """`forward`, and each attention's queries and keys ((B, N, D) each) for the contrastive loss."""
@@ -63,11 +67,22 @@ class SRNetwork(nn.Module):
         shallow = self.head(lr - self.rgb_mean)
         x = shallow
         for stage in self.stages:
-            x, pair = stage(x)
+            x, pair = stage.forward_with_pair(x)  # type: ignore[operator]
             if pair is not None:
                 pairs.append(pair)
-        sr = self.upsampler(self.body_end(x) + shallow) + self.rgb_mean
-        return sr, pairs
+        return self.reconstruct(self.body_end(x) + shallow), pairs
+
+    def features(self, lr: Tensor) -> Tensor:
+        """All but the upsampler. (B, 3, H, W) -> (B, C, H, W). Keeps no queries or keys alive."""
+        shallow = self.head(lr - self.rgb_mean)
+        x = shallow
+        for stage in self.stages:
+            x = stage(x)
+        return self.body_end(x) + shallow
+
+    def reconstruct(self, features: Tensor) -> Tensor:
+        """(B, C, H, W) -> sr (B, 3, sH, sW)."""
+        return self.upsampler(features) + self.rgb_mean
 
     @property
     def attentions(self) -> list[Attention]:

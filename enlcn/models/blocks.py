@@ -5,6 +5,8 @@ Axes: B batch, C channels, H rows, W columns, s scale.
 
 from torch import Tensor, nn
 
+from enlcn.ops.precision import no_autocast
+
 
 def conv3x3(channels_in: int, channels_out: int) -> nn.Conv2d:
     """A 3x3 convolution that keeps the size."""
@@ -25,7 +27,26 @@ class ResidualBlock(nn.Module):
         return x + self.res_scale * self.conv2(self.conv1(x).relu())
 
 
-class StepwiseUpsampler(nn.Sequential):
+class Upsampler(nn.Sequential):
+    """Features to pixels; the convolution to RGB runs in float32 even under autocast.
+
+    In bfloat16 a pixel near 0.5 would be off by up to half a grey level.
+    """
+
+    to_rgb: int  # which step is that convolution
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, C, H, W) -> (B, 3, sH, sW), in float32 (float64 for float64 weights)."""
+        for index, step in enumerate(self):
+            if index == self.to_rgb:
+                with no_autocast(x.device):
+                    x = step(x.to(step.weight.dtype))  # type: ignore[arg-type]
+            else:
+                x = step(x)
+        return x
+
+
+class StepwiseUpsampler(Upsampler):
     """EDSR's: a 3x3 and a pixel shuffle per factor of 2 (one for 3), then a 3x3 to RGB.
 
     (B, C, H, W) -> (B, 3, sH, sW).
@@ -37,10 +58,13 @@ class StepwiseUpsampler(nn.Sequential):
         for factor in factors:
             steps += [conv3x3(channels, channels * factor**2), nn.PixelShuffle(factor)]
         super().__init__(*steps, conv3x3(channels, 3))
+        self.to_rgb = len(steps)
 
 
-class DirectUpsampler(nn.Sequential):
+class DirectUpsampler(Upsampler):
     """One 3x3 straight to the sub-pixels of RGB. (B, C, H, W) -> (B, 3, sH, sW)."""
+
+    to_rgb = 0
 
     def __init__(self, channels: int, *, scale: int):
         super().__init__(conv3x3(channels, 3 * scale**2), nn.PixelShuffle(scale))

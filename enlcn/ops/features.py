@@ -3,7 +3,7 @@
 Axes: N positions, D query/key width, M random features; leading axes are free.
 
 Range. |u|^2 = k (the amplification) bounds every exponent: F u - |u|^2/2 <= |F_r| sqrt(k) - k/2. Rows of F are
-chi distributed; at D = 64 one longer than 12 has probability 5e-9, so log phi <= 12 * 8 - 32 = 64 at k = 64,
+chi distributed; at D = 64 one longer than 12 has probability 4e-8, so log phi <= 12 * 8 - 32 = 64 at k = 64,
 under float32's 88. In float16, whose largest number is 65504 = exp(11.09), phi itself overflows from about
 k = 4 on (12 * 2 - 2 = 22) and the sum over positions earlier still: hence float32 whatever the input.
 """

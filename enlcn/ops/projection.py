@@ -42,17 +42,17 @@ def _iid(num_features: int, dim: int, generator: torch.Generator | None) -> Tens
 
 def _orthogonal(num_features: int, dim: int, generator: torch.Generator | None) -> Tensor:
     num_blocks = -(-num_features // dim)
-    blocks = [_haar_rotation(dim, generator) for _ in range(num_blocks)]
-    directions = torch.cat(blocks)[:num_features]  # (M, D), unit rows
+    directions = _haar_rotations(num_blocks, dim, generator).flatten(0, 1)[:num_features]  # (M, D), unit rows
     # Lengths of independent Gaussian vectors (chi with D degrees of freedom) make each row Gaussian again.
     lengths = _iid(num_features, dim, generator).norm(dim=1, keepdim=True)
     return directions * lengths
 
 
-def _haar_rotation(dim: int, generator: torch.Generator | None) -> Tensor:
-    q, r = torch.linalg.qr(_iid(dim, dim, generator))
+def _haar_rotations(count: int, dim: int, generator: torch.Generator | None) -> Tensor:
+    q, r = torch.linalg.qr(_iid(count * dim, dim, generator).view(count, dim, dim))
     # QR alone prefers some rotations to others; fixing the signs of R's diagonal makes all equally likely.
-    return (q * r.diagonal().sign()).T
+    signs = r.diagonal(dim1=-2, dim2=-1).sign()
+    return (q * signs.unsqueeze(-2)).mT
 
 
 PROJECTIONS = {"orthogonal": _orthogonal, "iid": _iid}

@@ -1,0 +1,123 @@
+"""Image files through Pillow, 8 bit: the fallback where libvips is absent, and the reader of what it lacks."""
+
+import io
+import logging
+import warnings
+from typing import Any
+
+import numpy as np
+
+from enlcn.data.exif import EXIF_PREFIX, ORIENTATION_TAG, with_upright_orientation, without_prefix
+from enlcn.data.image import Image, ImageError, check_pixel_count, matching_profile, split_alpha
+from enlcn.data.image_formats import FORMATS
+from enlcn.data.tiff_exif import exif_of_tiff, tiff_with_exif
+
+log = logging.getLogger(__name__)
+_PILLOW_NAMES = {"png": "PNG", "jpeg": "JPEG", "webp": "WEBP", "avif": "AVIF", "tiff": "TIFF", "bmp": "BMP"}
+_PNG_DEPTH_OFFSET = 24
+_TIFF_BITS_TAG = 258
+
+
+def decode(data: bytes, format: str, max_pixels: int, name: str) -> tuple[Image, int]:
+    """The stored image, not yet turned upright, and its EXIF orientation."""
+    from PIL import Image as PillowImage
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            opened = PillowImage.open(io.BytesIO(data), formats=[_PILLOW_NAMES[format]])
+            check_pixel_count(opened.width, opened.height, max_pixels, name)
+            if _bits(opened, data, format) > 8 and not opened.mode.startswith("I;16"):
+                log.warning("%s: read as 8 bits a channel; install pyvips to keep all of them", name)
+            opened.load()  # turns a TIFF upright
+            orientation = opened.getexif().get(ORIENTATION_TAG, 1)
+            planes, icc = _to_grey_or_rgb(opened, name)
+    except ImageError:
+        raise
+    # Pillow's readers raise whatever Python raised in them: struct.error, IndexError, OverflowError...
+    except Exception as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ImageError(f"{name}: damaged or truncated {FORMATS[format].name} file ({reason})") from None
+    pixels, alpha = split_alpha(planes if planes.ndim == 3 else planes[..., None])
+    exif, xmp, dpi = (opened.info.get(key) for key in ("exif", "xmp", "dpi"))
+    exif = exif_of_tiff(data) if format == "tiff" else without_prefix(exif)
+    decoded = Image(
+        pixels,
+        alpha,
+        icc=matching_profile(icc, pixels),
+        exif=with_upright_orientation(exif) if exif else None,
+        xmp=xmp.encode() if isinstance(xmp, str) else xmp,
+        dpi=(float(dpi[0]), float(dpi[1])) if dpi and min(dpi) > 0 else None,
+    )
+    return decoded, orientation if orientation in range(1, 9) else 1
+
+
+def encode(image: Image, format: str, quality: int | None, lossless: bool, name: str) -> bytes:
+    """The bytes of an image file."""
+    from PIL import Image as PillowImage
+
+    if image.bits > 8:
+        raise ImageError(f"{name}: writing 16 bits a channel needs pyvips: pip install 'pyvips[binary]'")
+    if format == "avif" and lossless:
+        raise ImageError(f"{name}: lossless AVIF needs pyvips: pip install 'pyvips[binary]'")
+    planes = image.planes()
+    encoded = PillowImage.fromarray(planes[..., 0] if planes.shape[2] == 1 else planes)
+    options = _save_options(format, quality, lossless)
+    kept: dict[str, Any] = {"icc_profile": image.icc, "dpi": image.dpi}
+    if format != "tiff" and image.exif is not None:
+        kept["exif"] = EXIF_PREFIX + image.exif
+    if format in ("jpeg", "webp", "avif"):
+        kept["xmp"] = image.xmp
+    options |= {key: value for key, value in kept.items() if value is not None}
+    buffer = io.BytesIO()
+    try:
+        encoded.save(buffer, _PILLOW_NAMES[format], **options)
+    except (OSError, ValueError) as error:
+        raise ImageError(f"{name}: cannot be written as {FORMATS[format].name} ({error})") from None
+    data = buffer.getvalue()
+    return tiff_with_exif(data, image.exif) if format == "tiff" and image.exif else data
+
+
+def _save_options(format: str, quality: int | None, lossless: bool) -> dict[str, Any]:
+    if format == "jpeg":
+        return {"quality": quality, "subsampling": 0, "optimize": True}
+    if format == "webp":
+        return {"quality": quality, "lossless": lossless, "exact": True}
+    if format == "avif":
+        return {"quality": quality, "subsampling": "4:4:4"}
+    return {"compression": "tiff_deflate"} if format == "tiff" else {}
+
+
+def _to_grey_or_rgb(image: Any, name: str) -> tuple[np.ndarray, bytes | None]:
+    """Planes (H, W) or (H, W, 2 to 4) of grey or RGB with or without alpha, and their profile."""
+    icc = image.info.get("icc_profile")
+    if image.mode == "CMYK":
+        return _cmyk_to_srgb(image, icc)
+    if image.mode in ("I", "F"):
+        raise ImageError(f"{name}: has 32-bit samples; convert it to 8 or 16 bits a channel")
+    if image.mode.startswith("I;16"):  # the one 16-bit kind that Pillow keeps
+        return np.asarray(image).astype(np.uint16), icc
+    has_alpha = image.mode.endswith(("A", "a")) or "transparency" in image.info
+    is_grey = image.mode in ("1", "L", "LA", "La")
+    target = {(True, True): "LA", (True, False): "L", (False, True): "RGBA", (False, False): "RGB"}
+    return np.asarray(image.convert(target[is_grey, has_alpha])), icc
+
+
+def _cmyk_to_srgb(image: Any, icc: bytes | None) -> tuple[np.ndarray, bytes | None]:
+    if icc is None:
+        return np.asarray(image.convert("RGB")), None
+    from PIL import ImageCms
+
+    srgb = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB"))
+    embedded = ImageCms.ImageCmsProfile(io.BytesIO(icc))
+    converted = ImageCms.profileToProfile(image, embedded, srgb, outputMode="RGB")
+    return np.asarray(converted), srgb.tobytes()
+
+
+def _bits(image: Any, data: bytes, format: str) -> int:
+    """Bits a sample in the file, which Pillow's modes do not tell."""
+    if format == "png":
+        return data[_PNG_DEPTH_OFFSET]
+    if format == "tiff":
+        return max(image.tag_v2.get(_TIFF_BITS_TAG, (8,)))
+    return 8

@@ -1,0 +1,141 @@
+"""Image files too large for memory, through libvips: read strip by strip, written from raw scratch files."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from enlcn.data import vips_codec
+from enlcn.data.exif import orientation_of, with_upright_orientation, without_prefix
+from enlcn.data.image import Image, ImageError, matching_profile, upright
+from enlcn.data.image_formats import FORMATS, sniff_format
+
+_STRIP_BYTES = 2**24
+_SNIFFED = 64
+
+
+@dataclass(frozen=True)
+class RawPixels:
+    """Pixels of one kind in a raw file or in memory, (H, W, C) row by row.
+
+    Attributes:
+        shape: (H, W, C).
+        dtype: np.uint8 or np.uint16.
+        handle: an open file that begins with them, or None.
+        array: the pixels themselves where there is no file.
+    """
+
+    shape: tuple[int, int, int]
+    dtype: np.dtype
+    handle: int | None = None
+    array: np.ndarray | None = None
+
+
+class ImageStream:
+    """An image file opened for one reading from top to bottom; sizes and strips are upright.
+
+    Attributes:
+        height, width, channels, has_alpha, dtype: what the pixels are.
+        like: a one-pixel image that carries profile and metadata.
+    """
+
+    def __init__(self, path: Path):
+        self._path = path
+        with path.open("rb") as file:
+            self._format = sniff_format(file.read(_SNIFFED), str(path))
+        if not vips_codec.is_available(self._format):
+            raise ImageError(f"{path}: pictures this large need pyvips: pip install 'pyvips[binary]'")
+        self._vips = vips_codec.vips()
+        try:
+            opened = self._vips.Image.new_from_file(
+                str(path), access="sequential", fail_on=vips_codec.fail_on(self._format)
+            )
+            self._image = vips_codec.to_grey_or_rgb(opened, str(path))
+        except self._vips.Error as error:
+            raise self._damaged(error) from None
+        exif = without_prefix(vips_codec.blob(self._image, "exif-data"))
+        self._orientation = 1 if self._format == "avif" else orientation_of(exif)
+        if self._format == "tiff" and opened.get_typeof("orientation"):
+            self._orientation = opened.get("orientation")
+        stored = (self._image.height, self._image.width)
+        self.height, self.width = stored[::-1] if self._orientation >= 5 else stored
+        self.has_alpha = self._image.bands in (2, 4)
+        self.channels = self._image.bands - self.has_alpha
+        self.dtype = np.dtype(np.uint8 if self._image.format == "uchar" else np.uint16)
+        pixel = np.zeros((1, 1, self.channels), self.dtype)
+        self.like = Image(
+            pixel,
+            icc=matching_profile(vips_codec.blob(self._image, "icc-profile-data"), pixel),
+            exif=with_upright_orientation(exif) if exif else None,
+            xmp=vips_codec.blob(self._image, "xmp-data"),
+            dpi=vips_codec.dpi_of(self._image),
+        )
+
+    def strips(self) -> Iterator[tuple[int, int, np.ndarray, np.ndarray | None]]:
+        """(top, left, pixels (h, w, C), alpha (h, w) or None) of pieces that together are the upright image."""
+        stored_height, stored_width, bands = self._image.height, self._image.width, self._image.bands
+        region = self._vips.Region.new(self._image)
+        rows = max(1, _STRIP_BYTES // (stored_width * bands * self.dtype.itemsize))
+        for first in range(0, stored_height, rows):
+            last = min(first + rows, stored_height)
+            try:
+                data = region.fetch(0, first, stored_width, last - first)
+            except self._vips.Error as error:
+                raise self._damaged(error) from None
+            planes = np.frombuffer(data, self.dtype).reshape(last - first, stored_width, bands)
+            alpha = planes[..., -1] if self.has_alpha else None
+            piece = upright(Image(planes[..., : self.channels], alpha), self._orientation)
+            # Which way the strip's place runs once turned: see `upright`.
+            mirrored = self._orientation in ((6, 7) if self._orientation >= 5 else (3, 4))
+            place = stored_height - last if mirrored else first
+            top, left = (0, place) if self._orientation >= 5 else (place, 0)
+            yield top, left, piece.pixels, piece.alpha
+
+    def _damaged(self, error: Exception) -> ImageError:
+        reason = vips_codec.reason(error)
+        return ImageError(f"{self._path}: damaged or truncated {FORMATS[self._format].name} file ({reason})")
+
+
+def save_raw(
+    pixels: RawPixels,
+    alpha: RawPixels | None,
+    like: Image,
+    path: Path,
+    format: str,
+    *,
+    quality: int | None = None,
+    lossless: bool = False,
+) -> None:
+    """Write raw pixels as an image file with the profile and metadata of `like`, in little memory."""
+    vips = vips_codec.vips()
+    image = _open_raw(vips, pixels)
+    if alpha is not None:
+        image = image.bandjoin(_open_raw(vips, alpha))
+    bits = pixels.dtype.itemsize * 8
+    is_grey = pixels.shape[2] == 1
+    if is_grey and not FORMATS[format].has_grey:
+        grey = image[0]
+        image = grey.bandjoin([grey, grey, image[1]] if alpha is not None else [grey, grey])
+        is_grey, like = False, Image(like.pixels, exif=like.exif, xmp=like.xmp, dpi=like.dpi)
+    if bits > FORMATS[format].max_bits and FORMATS[format].max_bits == 8:
+        image, bits = ((image + 128) / 257).floor().cast("uchar"), 8
+    image = vips_codec.with_metadata(image, like, bits, is_grey)
+    nbytes = pixels.shape[0] * pixels.shape[1] * pixels.shape[2] * pixels.dtype.itemsize
+    options = vips_codec.save_options(format, bits, nbytes, quality or FORMATS[format].quality, lossless)
+    try:
+        getattr(image, f"{vips_codec.LOADERS[format]}save")(str(path), **options)
+    except vips.Error as error:
+        reason = vips_codec.reason(error)
+        raise ImageError(f"{path}: cannot be written as {FORMATS[format].name} ({reason})") from None
+
+
+def _open_raw(vips: Any, raw: RawPixels) -> Any:
+    height, width, channels = raw.shape
+    kind = "uchar" if raw.dtype == np.uint8 else "ushort"
+    if raw.handle is None:
+        assert raw.array is not None
+        return vips.Image.new_from_memory(np.ascontiguousarray(raw.array), width, height, channels, kind)
+    image = vips.Image.rawload(f"/dev/fd/{raw.handle}", width, height, channels * raw.dtype.itemsize)
+    return image.copy(bands=channels, format=kind, interpretation="multiband")

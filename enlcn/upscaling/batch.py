@@ -1,0 +1,160 @@
+"""Many pictures: each complete or not at all, a bad one reported without stopping the others."""
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from enlcn.checkpoint import load
+from enlcn.data.image_formats import check_format_fits
+from enlcn.data.image_io import MAX_PIXELS, encode_image, load_image
+from enlcn.errors import UserError
+from enlcn.files import atomic_write, refuse_to_overwrite, remove_leftovers
+from enlcn.upscaling.devices import torch_threads
+from enlcn.upscaling.engine import Engine, EngineOptions
+from enlcn.upscaling.jobs import Job
+from enlcn.upscaling.large import is_large, upscale_large
+from enlcn.upscaling.picture import Target, upscale_image
+from enlcn.upscaling.streaming import Progress
+from enlcn.zoo import resolve, trained_scale
+
+
+@dataclass(frozen=True)
+class BatchOptions:
+    """What is done to every picture.
+
+    Attributes:
+        target: the size wanted.
+        model: name or file; None for what comes with the package.
+        engine: device, precision, memory.
+        quality: of lossy formats, 1 to 100; None for the format's default.
+        lossless: lossless WebP or AVIF.
+        overwrite: replace existing outputs.
+        skip_existing: leave existing outputs as they are.
+        jobs: pictures at a time.
+        max_pixels: refuse larger inputs; None refuses only what neither fits in memory nor can be streamed.
+    """
+
+    target: Target
+    model: str | None = None
+    engine: EngineOptions = field(default_factory=EngineOptions)
+    quality: int | None = None
+    lossless: bool = False
+    overwrite: bool = False
+    skip_existing: bool = False
+    jobs: int = 1
+    max_pixels: int | None = None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one picture.
+
+    Attributes:
+        source, target: "-" for standard input and output.
+        status: "done", "skipped" or "failed".
+        message: why it failed.
+        seconds: from reading to the finished file.
+        lr_size, sr_size: (width, height).
+        mode, precision, tile, disk, notes: as in `RunReport`.
+    """
+
+    source: str
+    target: str
+    status: str
+    message: str = ""
+    seconds: float = 0.0
+    lr_size: tuple[int, int] | None = None
+    sr_size: tuple[int, int] | None = None
+    mode: str | None = None
+    precision: str | None = None
+    tile: int | None = None
+    disk: int = 0
+    notes: tuple[str, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data for a JSON report."""
+        return asdict(self)
+
+
+class Batch:
+    """Runs jobs with one engine per trained scale, made when first needed."""
+
+    def __init__(self, options: BatchOptions):
+        if options.overwrite and options.skip_existing:
+            raise UserError("--overwrite and --skip-existing contradict each other")
+        if options.jobs < 1:
+            raise UserError(f"--jobs is {options.jobs}; it must be at least 1")
+        self.options = options
+        self._engines: dict[str, Engine] = {}
+        self._lock = threading.Lock()
+
+    def run(self, jobs: list[Job], watch: Callable[[Job], Progress | None] = lambda job: None) -> Iterator[Outcome]:
+        """Outcomes as pictures are finished; `watch` gives the progress callback of a job."""
+        for folder in {job.target.parent for job in jobs if job.target is not None}:
+            remove_leftovers(folder)
+        if self.options.jobs == 1:
+            for job in jobs:
+                yield self.run_one(job, watch(job))
+            return
+        threads = max(1, torch.get_num_threads() // self.options.jobs)
+        with torch_threads(threads), ThreadPoolExecutor(self.options.jobs) as pool:
+            waiting = [pool.submit(self.run_one, job, watch(job)) for job in jobs]
+            for finished in as_completed(waiting):
+                yield finished.result()
+
+    def run_one(self, job: Job, progress: Progress | None = None) -> Outcome:
+        """Upscale one picture; what is wrong with it ends up in the outcome."""
+        start = time.perf_counter()
+        names = (str(job.source or "-"), str(job.target or "-"))
+        if job.target is not None and job.target.exists() and self.options.skip_existing:
+            return Outcome(*names, status="skipped")
+        try:
+            facts = self._upscale(job, progress)
+        except (UserError, OSError) as error:
+            return Outcome(*names, status="failed", message=str(error), seconds=time.perf_counter() - start)
+        return Outcome(*names, status="done", seconds=time.perf_counter() - start, **facts)
+
+    def _upscale(self, job: Job, progress: Progress | None) -> dict[str, Any]:
+        options = self.options
+        if job.target is not None:
+            refuse_to_overwrite(job.target, options.overwrite)
+        if job.source is not None and job.target is not None and is_large(job.source, options):
+            return upscale_large(self, job, progress)
+        data = sys.stdin.buffer.read() if job.source is None else job.source
+        image = load_image(data, max_pixels=options.max_pixels or MAX_PIXELS, name=str(job.source or "standard input"))
+        out_height, out_width = options.target.size(image.height, image.width)
+        check_format_fits(job.format, out_width, out_height, str(job.target or "standard output"))
+        engine = self.engine_for(image.height, image.width)
+        result, report = upscale_image(engine, image, options.target, progress)
+        encoded = encode_image(
+            result, job.format, quality=options.quality, lossless=options.lossless, name=str(job.target or "output")
+        )
+        if job.target is None:
+            sys.stdout.buffer.write(encoded)
+            sys.stdout.buffer.flush()
+        else:
+            with atomic_write(job.target, overwrite=options.overwrite) as temporary:
+                temporary.write_bytes(encoded)
+        facts = asdict(report)
+        facts.pop("seconds")
+        return facts | {"lr_size": (image.width, image.height), "sr_size": (result.width, result.height)}
+
+    def engine_for(self, height: int, width: int) -> Engine:
+        """The engine whose trained scale reaches the size wanted of an input of height x width."""
+        options = self.options
+        model = options.model
+        if model is not None and Path(model).is_file():
+            name = model
+        else:
+            name = resolve(model, trained_scale(options.target.factor(height, width)))
+        with self._lock:
+            if name not in self._engines:
+                self._engines[name] = Engine(load(name), options.engine)
+            return self._engines[name]

@@ -1,0 +1,53 @@
+"""Where to compute, and in which precision."""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+
+import torch
+
+from enlcn.errors import UserError
+
+PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+def resolve_device(name: str) -> torch.device:
+    """The torch device a name stands for; "auto" takes the fastest there is."""
+    if name == "auto":
+        if torch.cuda.is_available():
+            return torch.device("cuda")
+        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise UserError(f"device '{name}' cannot be used ({reason}); try --device cpu") from None
+    return device
+
+
+@contextmanager
+def torch_threads(count: int | None) -> Iterator[None]:
+    """Run with `count` CPU threads; None leaves them as they are."""
+    before = torch.get_num_threads()
+    if count is not None:
+        torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def resolve_precision(name: str, device: torch.device) -> str:
+    """The precision a name stands for; "auto" is bf16 on CUDA devices that have it, fp32 elsewhere."""
+    if name != "auto":
+        return name
+    return "bf16" if device.type == "cuda" and torch.cuda.is_bf16_supported() else "fp32"
+
+
+def autocast(precision: str, device: torch.device) -> AbstractContextManager[object]:
+    """A scope in which convolutions and matrix products run in `precision`; fp32 does not become TF32 on the way."""
+    if precision != "fp32":
+        return torch.autocast(device.type, dtype=PRECISIONS[precision])
+    if device.type == "cuda":
+        return torch.backends.cudnn.flags(enabled=True, allow_tf32=False)
+    return nullcontext()

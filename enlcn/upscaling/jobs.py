@@ -1,0 +1,133 @@
+"""Which files become which: inputs expanded, output names made, nothing written yet."""
+
+import glob
+from dataclasses import dataclass
+from pathlib import Path
+
+from enlcn.data.image_formats import FORMATS, SUFFIXES, format_for_path
+from enlcn.errors import UserError
+
+STREAM = "-"
+# Photos gain nothing from a second lossy step; scans in TIFF keep what only TIFF holds.
+_AUTO_FORMAT = {"tiff": "tiff"}
+_PREFERRED_SUFFIX = {"jpeg": ".jpg", "tiff": ".tif"}
+_FORMAT_OF = {suffix: key for key, form in FORMATS.items() for suffix in form.suffixes}
+
+
+@dataclass(frozen=True)
+class Job:
+    """One picture to upscale: a path, or None for standard input; where to, or None for standard output."""
+
+    source: Path | None
+    target: Path | None
+    format: str
+
+
+@dataclass(frozen=True)
+class Naming:
+    """How outputs are called.
+
+    Attributes:
+        output: a file, a folder, "-" for standard output, or None for beside the input.
+        format: "png", "jpeg", "webp", "avif", "tiff", or None: TIFF stays TIFF, everything else becomes PNG.
+        suffix: put before the extension; None puts the scale beside the input and nothing in another folder.
+        label: the scale as it stands in names, such as "x4".
+    """
+
+    output: str | None
+    format: str | None
+    suffix: str | None
+    label: str
+
+
+def plan_jobs(inputs: list[str], naming: Naming) -> list[Job]:
+    """Every picture among files, folders (recursively), globs and "-", with the name of its result."""
+    jobs: list[Job] = []
+    for text in inputs:
+        jobs += _jobs_of(text, naming)
+    if not jobs:
+        raise UserError(f"{', '.join(inputs)}: no pictures found; known are {', '.join(sorted(SUFFIXES))}")
+    if naming.output is not None and len(jobs) > 1 and (naming.output == STREAM or _is_file_name(naming.output)):
+        raise UserError(f"{naming.output}: {len(jobs)} pictures cannot go into one file; name a folder")
+    _refuse_collisions(jobs)
+    return jobs
+
+
+def _jobs_of(text: str, naming: Naming) -> list[Job]:
+    if text == STREAM:
+        return [_stdin_job(naming)]
+    path = Path(text)
+    if path.is_dir():
+        base = Path(naming.output) if naming.output else path.with_name(f"{path.resolve().name}_{naming.label}")
+        if naming.output is not None and _is_file_name(naming.output):
+            raise UserError(f"{naming.output}: is a file name, but {path} is a folder; name a folder")
+        return [
+            _job(file, base / file.relative_to(path).parent, naming)
+            for file in sorted(path.rglob("*"))
+            if file.suffix.lower() in SUFFIXES and file.is_file() and not file.name.startswith(".")
+        ]
+    if not path.exists() and glob.has_magic(text):
+        names = sorted(glob.glob(text, recursive=True))  # noqa: PTH207 (Path.glob wants a base)
+        found = [Path(name) for name in names if Path(name).is_file()]
+        return [_job(file, _folder(file, naming), naming) for file in found if file.suffix.lower() in SUFFIXES]
+    return [_job(path, _folder(path, naming), naming)]
+
+
+def _job(source: Path, folder: Path, naming: Naming) -> Job:
+    if naming.output == STREAM:
+        return Job(source, None, naming.format or "png")
+    if naming.output is not None and _is_file_name(naming.output):
+        target = Path(naming.output)
+        return Job(source, target, naming.format or format_for_path(target))
+    format = naming.format or _AUTO_FORMAT.get(_FORMAT_OF.get(source.suffix.lower(), ""), "png")
+    suffix = naming.suffix
+    if suffix is None:
+        suffix = f"_{naming.label}" if folder.resolve() == source.parent.resolve() else ""
+    return Job(source, folder / f"{source.stem}{suffix}{_extension(format)}", format)
+
+
+def _stdin_job(naming: Naming) -> Job:
+    if naming.output is None or naming.output == STREAM:
+        return Job(None, None, naming.format or "png")
+    if not _is_file_name(naming.output):
+        raise UserError(f"{naming.output}: standard input has no name; give the output a file name")
+    target = Path(naming.output)
+    return Job(None, target, naming.format or format_for_path(target))
+
+
+def _folder(source: Path, naming: Naming) -> Path:
+    if naming.output is None or naming.output == STREAM or _is_file_name(naming.output):
+        return source.parent
+    return Path(naming.output)
+
+
+def _is_file_name(output: str) -> bool:
+    return Path(output).suffix.lower() in SUFFIXES and not Path(output).is_dir()
+
+
+def _extension(format: str) -> str:
+    return _PREFERRED_SUFFIX.get(format, f".{format}")
+
+
+def _refuse_collisions(jobs: list[Job]) -> None:
+    seen: dict[Path, Path | None] = {}
+    for job in jobs:
+        if job.target is None:
+            continue
+        target = job.target.resolve()
+        if job.source is not None and target == job.source.resolve():
+            raise UserError(f"{job.source}: its own result would replace it; choose another --output or --suffix")
+        if target in seen:
+            raise UserError(f"{job.target}: {seen[target]} and {job.source} would both go there; rename one of them")
+        seen[target] = job.source
+
+
+def check_format(name: str | None) -> str | None:
+    """A format by the name users give it, or an error that lists them."""
+    if name is None or name == "auto":
+        return None
+    format = {"jpg": "jpeg", "tif": "tiff"}.get(name.lower(), name.lower())
+    if format not in FORMATS or not FORMATS[format].writable:
+        writable = ", ".join(key for key, known in FORMATS.items() if known.writable)
+        raise UserError(f"format is '{name}'; choose from auto, {writable}")
+    return format

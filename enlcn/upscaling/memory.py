@@ -1,0 +1,72 @@
+"""How much memory there is, how much a network takes, and the tile that fits."""
+
+import math
+from pathlib import Path
+
+import torch
+
+from enlcn.config import ModelConfig
+from enlcn.upscaling.streaming import BLOCK_HALO
+
+DEFAULT_SHARE = 0.6
+_FLOAT = 4
+_LARGEST_TILE, _SMALLEST_TILE = 512, 32
+_FIXED = 256 * 2**20  # the libraries themselves, once warm
+_CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+
+
+def default_limit(device: torch.device) -> int:
+    """Bytes to stay under where the user names no limit: a share of what is free."""
+    if device.type == "cuda":
+        free, _ = torch.cuda.mem_get_info(device)
+        return int(DEFAULT_SHARE * free)
+    return int(DEFAULT_SHARE * available_memory())
+
+
+def available_memory() -> int:
+    """Bytes of main memory that can be had without swapping, container limits included."""
+    candidates = [_meminfo("MemAvailable")] if Path("/proc/meminfo").exists() else [8 * 2**30]
+    for name in _CGROUP_LIMITS:
+        try:
+            candidates.append(int(Path(name).read_text()))
+        except (OSError, ValueError):  # absent, or "max"
+            continue
+    return min(candidates)
+
+
+def whole_image_bytes(config: ModelConfig, height: int, width: int) -> int:
+    """Peak of `upscale_whole` beyond what the image itself takes; measured on the CPU, rounded up."""
+    floats = 12 * config.channels + 2 * 3 * config.scale**2
+    return _FIXED + height * width * floats * _FLOAT
+
+
+def tile_bytes(config: ModelConfig, side: int) -> int:
+    """Peak of streaming with tiles of that side, beyond its planes and the libraries themselves."""
+    halo = BLOCK_HALO * _longest_stage(config) + 4
+    # EDSR's upsampler holds s² C numbers a pixel twice over, and what it reads.
+    upsampler = {"stepwise": (8 + 2 * config.scale**2) * config.channels, "direct": 12 * config.channels + 600}
+    floats = max(12 * config.channels, upsampler[config.upsampler])
+    return (side + 2 * halo) ** 2 * floats * _FLOAT
+
+
+def fitting_tile(config: ModelConfig, limit: int) -> int:
+    """The largest tile side that leaves half of `limit` to planes, within reason."""
+    side = _LARGEST_TILE
+    room = max(limit - _FIXED, limit // 4) // 2
+    while side > _SMALLEST_TILE and tile_bytes(config, side) > room:
+        side = int(side / math.sqrt(2)) // 8 * 8
+    return max(side, _SMALLEST_TILE)
+
+
+def _longest_stage(config: ModelConfig) -> int:
+    places = config.attention_after if config.num_attentions else ()
+    starts = sorted({0, *places})
+    return max(end - start for start, end in zip(starts, [*starts[1:], config.num_blocks], strict=True))
+
+
+def _meminfo(field: str) -> int:
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        name, _, rest = line.partition(":")
+        if name == field:
+            return int(rest.split()[0]) * 1024
+    return 8 * 2**30

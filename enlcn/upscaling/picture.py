@@ -1,0 +1,211 @@
+"""One picture: grey and alpha around a network that knows RGB alone, and any output size.
+
+Grey is repeated to RGB and averaged back. Alpha is upscaled like a grey picture; colours are multiplied by it before
+and divided after, so that what hides under transparent pixels does not bleed into visible ones.
+
+Axes: H rows, W columns of the LR picture, C = 1 or 3 channels, s scale.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from enlcn.data.image import Image
+from enlcn.data.image_io import to_float, to_uint8, to_uint16
+from enlcn.errors import UserError
+from enlcn.upscaling.engine import Engine, RunReport
+from enlcn.upscaling.planes import MemoryPlane, Plane
+from enlcn.upscaling.resizing import resize_plane
+from enlcn.upscaling.streaming import Progress
+from enlcn.upscaling.tiling import Tile
+
+NewPlane = Callable[[int, int, int, np.dtype], Plane]
+
+
+@dataclass(frozen=True)
+class Target:
+    """The size that is wanted: a scale, or a width or height in pixels with the other in proportion.
+
+    Attributes:
+        scale: output over input, any number up to the largest trained scale.
+        width, height: output size in pixels, instead.
+    """
+
+    scale: float | None = None
+    width: int | None = None
+    height: int | None = None
+
+    def __post_init__(self) -> None:
+        given = [value for value in (self.scale, self.width, self.height) if value is not None]
+        if any(value <= 0 for value in given):
+            raise UserError("scale, width and height must be positive")
+        if self.scale is not None and (self.width is not None or self.height is not None):
+            raise UserError("give either a scale or a width and height")
+
+    def size(self, height: int, width: int) -> tuple[int, int]:
+        """Output (height, width) for an input of height x width."""
+        if self.scale is not None:
+            return max(1, round(height * self.scale)), max(1, round(width * self.scale))
+        if self.width is not None and self.height is not None:
+            return self.height, self.width
+        if self.width is not None:
+            return max(1, round(height * self.width / width)), self.width
+        assert self.height is not None
+        return self.height, max(1, round(width * self.height / height))
+
+    def factor(self, height: int, width: int) -> float:
+        """By how much the picture grows, in the direction in which it grows more."""
+        out_height, out_width = self.size(height, width)
+        return max(out_height / height, out_width / width)
+
+
+def upscale_image(
+    engine: Engine, image: Image, target: Target | None = None, progress: Progress | None = None
+) -> tuple[Image, RunReport]:
+    """Upscale an image held in memory.
+
+    Args:
+        engine: the network.
+        image: grey or RGB, 8 or 16 bit, with or without alpha.
+        target: the size wanted; None takes the network's own scale.
+        progress: called with (steps done, steps in all).
+
+    Returns:
+        The image with depth, profile and metadata kept, and what was done.
+    """
+
+    def in_memory(height: int, width: int, channels: int, dtype: np.dtype) -> MemoryPlane:
+        return MemoryPlane(np.empty((height, width, channels), dtype))
+
+    alpha = None if image.alpha is None else MemoryPlane(image.alpha[..., None])
+    source = Source(MemoryPlane(image.pixels), alpha, image.pixels.dtype)
+    result, report = upscale_source(engine, source, target or Target(scale=engine.scale), in_memory, progress)
+    assert isinstance(result.pixels, MemoryPlane)
+    out_alpha = result.alpha.array[..., 0] if isinstance(result.alpha, MemoryPlane) else None
+    return replace(image, pixels=result.pixels.array, alpha=out_alpha), report
+
+
+@dataclass(frozen=True)
+class Source:
+    """Pixels (H, W, C), alpha (H, W, 1) or None, both of `dtype` uint8 or uint16."""
+
+    pixels: Plane
+    alpha: Plane | None
+    dtype: np.dtype
+
+
+def upscale_source(
+    engine: Engine, source: Source, target: Target, new_plane: NewPlane, progress: Progress | None = None
+) -> tuple[Source, RunReport]:
+    """Upscale planes into planes made by `new_plane(height, width, channels, dtype)`."""
+    height, width = source.pixels.height, source.pixels.width
+    out_height, out_width = target.size(height, width)
+    scale = engine.scale
+    if out_height > height * scale or out_width > width * scale:
+        raise UserError(
+            f"{width}x{height} to {out_width}x{out_height} needs more than this model's x{scale}; "
+            "choose a smaller size or a model of a larger scale"
+        )
+    exact = (out_height, out_width) == (height * scale, width * scale)
+    # A result that is shrunk afterwards keeps 16 bits until then.
+    dtype = source.dtype if exact else np.dtype(np.uint16)
+    runs = 2 if source.alpha is not None and not _is_opaque(source.alpha) else 1
+
+    alpha, report = None, None
+    if source.alpha is not None:
+        alpha = new_plane(height * scale, width * scale, 1, dtype)
+        if runs == 2:
+            reader, writer = _Reader(source.alpha, None), _Writer(alpha, None, scale, dtype)
+            report = engine.upscale(height, width, reader, writer, _share(progress, 0, runs))
+        else:
+            _fill(alpha, np.iinfo(dtype).max, dtype)
+    blended = source.alpha if runs == 2 else None
+    pixels = new_plane(height * scale, width * scale, source.pixels.channels, dtype)
+    writer = _Writer(pixels, alpha if runs == 2 else None, scale, dtype)
+    second = engine.upscale(height, width, _Reader(source.pixels, blended), writer, _share(progress, runs - 1, runs))
+    report = second if report is None else _joined(report, second)
+    if exact:
+        return Source(pixels, alpha, dtype), report
+    shrunk = [
+        None if plane is None else _shrunk(plane, out_height, out_width, source.dtype, new_plane)
+        for plane in (pixels, alpha)
+    ]
+    assert shrunk[0] is not None
+    return Source(shrunk[0], shrunk[1], source.dtype), report
+
+
+class _Reader:
+    """Tiles of a plane as RGB (1, 3, h, w) in [0, 1], multiplied by alpha where there is one."""
+
+    def __init__(self, pixels: Plane, alpha: Plane | None):
+        self._pixels, self._alpha = pixels, alpha
+
+    def __call__(self, tile: Tile) -> Tensor:
+        values = _tensor(self._pixels, tile)
+        if self._alpha is not None:
+            values = values * _tensor(self._alpha, tile)
+        return values.expand(-1, 3, -1, -1)
+
+
+class _Writer:
+    """Takes SR tiles (1, 3, s h, s w): back to grey, divided by alpha, rounded, into a plane."""
+
+    def __init__(self, pixels: Plane, alpha: Plane | None, scale: int, dtype: np.dtype):
+        self._pixels, self._alpha, self._scale = pixels, alpha, scale
+        self._round = to_uint8 if dtype == np.uint8 else to_uint16
+        self._step = 1 / float(np.iinfo(dtype).max)
+
+    def __call__(self, tile: Tile, sr: Tensor) -> None:
+        top, left = tile.top * self._scale, tile.left * self._scale
+        if self._pixels.channels == 1:
+            sr = sr.mean(dim=1, keepdim=True)
+        if self._alpha is not None:
+            alpha = self._alpha.read(top, top + sr.shape[-2], left, left + sr.shape[-1])
+            # The rounded alpha is what viewers multiply by; below one step nothing is visible.
+            sr = sr / _to_tensor(alpha).clamp(min=self._step)
+        self._pixels.write(top, left, self._round(sr)[0].permute(1, 2, 0).numpy())
+
+
+def _tensor(plane: Plane, tile: Tile) -> Tensor:
+    return _to_tensor(plane.read(tile.top, tile.bottom, tile.left, tile.right))
+
+
+def _to_tensor(array: np.ndarray) -> Tensor:
+    return to_float(torch.from_numpy(array)).permute(2, 0, 1).unsqueeze(0)
+
+
+def _is_opaque(alpha: Plane) -> bool:
+    rows = max(1, (1 << 20) // alpha.width)
+    for top in range(0, alpha.height, rows):
+        part = alpha.read(top, min(top + rows, alpha.height), 0, alpha.width)
+        if part.min() < np.iinfo(part.dtype).max:
+            return False
+    return True
+
+
+def _fill(plane: Plane, value: int, dtype: np.dtype) -> None:
+    rows = max(1, (1 << 20) // plane.width)
+    for top in range(0, plane.height, rows):
+        height = min(rows, plane.height - top)
+        plane.write(top, 0, np.full((height, plane.width, plane.channels), value, dtype))
+
+
+def _shrunk(plane: Plane, height: int, width: int, dtype: np.dtype, new_plane: NewPlane) -> Plane:
+    target = new_plane(height, width, plane.channels, dtype)
+    resize_plane(plane, target, dtype)
+    return target
+
+
+def _share(progress: Progress | None, run: int, runs: int) -> Progress | None:
+    if progress is None:
+        return None
+    return lambda done, total: progress(run * total + done, runs * total)
+
+
+def _joined(first: RunReport, second: RunReport) -> RunReport:
+    notes = tuple(dict.fromkeys((*first.notes, *second.notes)))
+    disk = max(first.disk, second.disk)
+    return replace(second, seconds=first.seconds + second.seconds, notes=notes, disk=disk)

@@ -1,0 +1,34 @@
+"""A network over a whole image at once; only the upsampler, whose output is s² times larger, goes by strips."""
+
+import torch
+from torch import Tensor
+
+from enlcn.models.backbone import SRNetwork
+from enlcn.upscaling.streaming import UPSAMPLER_HALO, EmitSR, Progress
+from enlcn.upscaling.tiling import Tile
+
+# LR pixels per strip: enough for the convolutions to run at full speed.
+STRIP_PIXELS = 1 << 14
+
+
+@torch.inference_mode()
+def upscale_whole(network: SRNetwork, lr: Tensor, emit_sr: EmitSR, *, progress: Progress | None = None) -> None:
+    """Upscale an image held in memory.
+
+    Args:
+        network: any.
+        lr: (1, 3, H, W) in [0, 1], on the network's device.
+        emit_sr: takes the SR pixels of each strip, (1, 3, s h, s W); strips come from top to bottom.
+        progress: called with (steps done, steps in all).
+    """
+    height, width = lr.shape[-2:]
+    features = network.features(lr)
+    strip = max(1, STRIP_PIXELS // width)
+    num_strips = -(-height // strip)
+    for index in range(num_strips):
+        tile = Tile(index * strip, min((index + 1) * strip, height), 0, width, height, width)
+        grown = tile.grown(UPSAMPLER_HALO[network.config.upsampler])
+        sr = network.reconstruct(features[..., grown.top : grown.bottom, :])
+        emit_sr(tile, tile.crop(sr, grown, network.config.scale))
+        if progress is not None:
+            progress(index + 1, num_strips)

@@ -1,0 +1,190 @@
+"""`enlcn upscale` as a process: files in, files out, interrupted, killed, resumed."""
+
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from enlcn import recipes
+from enlcn.checkpoint import save
+from enlcn.data.image import Image as Picture
+from enlcn.data.image_io import load_image, save_image
+from enlcn.models.backbone import SRNetwork
+
+PHOTO = Path(__file__).parents[2] / "enlcn" / "assets" / "palace.png"
+
+
+def command(*arguments):
+    return [sys.executable, "-m", "enlcn", "upscale", "--device", "cpu", *map(str, arguments)]
+
+
+def upscale(*arguments, **options):
+    return subprocess.run(command(*arguments), capture_output=True, timeout=300, **options)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    path = tmp_path_factory.mktemp("model") / "tiny-x4.safetensors"
+    save(SRNetwork(recipes.TINY), path)
+    return path
+
+
+@pytest.fixture
+def photos(tmp_path):
+    folder = tmp_path / "photos"
+    (folder / "sub").mkdir(parents=True)
+    for index in range(8):
+        crop = Image.open(PHOTO).crop((10 * index, 20, 10 * index + 60, 65))
+        crop.save(folder / ("sub" if index % 2 else ".") / f"p{index}.png")
+    return folder
+
+
+def test_file_to_file_and_report(tmp_path, model):
+    Image.open(PHOTO).crop((0, 0, 40, 30)).save(tmp_path / "a.jpg", quality=95)
+    done = upscale(tmp_path / "a.jpg", "-m", model, "--report", tmp_path / "r.json")
+    assert done.returncode == 0, done.stderr
+    assert Image.open(tmp_path / "a_x4.png").size == (160, 120)
+    assert b"40x30 -> 160x120" in done.stderr
+    assert done.stdout == b""
+    (outcome,) = json.loads((tmp_path / "r.json").read_text())
+    assert outcome["status"] == "done"
+    assert outcome["mode"] == "whole"
+    again = upscale(tmp_path / "a.jpg", "-m", model)
+    assert again.returncode == 2
+    assert b"--overwrite" in again.stderr
+    skipped = upscale(tmp_path / "a.jpg", "-m", model, "--skip-existing")
+    assert skipped.returncode == 0
+    assert b"skipped" in skipped.stderr
+
+
+def test_pipes(tmp_path, model):
+    done = upscale("-", "-m", model, "-s", "2.5", "-f", "png", input=PHOTO.read_bytes())
+    assert done.returncode == 0, done.stderr
+    (tmp_path / "o.png").write_bytes(done.stdout)
+    assert Image.open(tmp_path / "o.png").size == (960, 640)
+
+
+def test_metadata_and_depth_survive_whole_and_streamed(tmp_path, model):
+    """16 bit, alpha, a colour profile, EXIF orientation 6: through memory and through scratch files alike."""
+    from PIL import ImageCms
+
+    rng = np.random.default_rng(0)
+    pixels = rng.integers(0, 65536, (40, 50, 3)).astype(np.uint16)
+    alpha = np.full((40, 50), 65535, np.uint16)
+    alpha[:, :9] = 30000
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    exif[0x010F] = "maker"
+    icc = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
+    stored = Picture(pixels, alpha, icc=icc, exif=exif.tobytes()[6:])
+    save_image(stored, tmp_path / "in.png")
+    results = []
+    for name, options in (("whole.png", []), ("streamed.png", ["--memory-limit", "256M", "--tile", "16"])):
+        done = upscale(tmp_path / "in.png", "-o", tmp_path / name, "-m", model, *options)
+        assert done.returncode == 0, done.stderr
+        results.append(load_image(tmp_path / name))
+    source = load_image(tmp_path / "in.png")
+    for result in results:
+        assert result.pixels.shape == (source.height * 4, source.width * 4, 3)
+        assert result.pixels.dtype == np.uint16
+        assert result.icc == icc
+        assert b"maker" in result.exif
+        assert result.alpha is not None
+    assert np.abs(results[0].pixels.astype(int) - results[1].pixels).max() <= 65535 / 255 / 50 + 2
+
+
+def test_one_bad_file_does_not_stop_the_batch(photos, tmp_path, model):
+    (photos / "bad.png").write_bytes(b"not a picture")
+    (photos / "cut.png").write_bytes(PHOTO.read_bytes()[:2000])
+    done = upscale(photos, "-o", tmp_path / "out", "-m", model, "-j", 2)
+    assert done.returncode == 1
+    assert b"8 done, 2 failed" in done.stderr
+    assert b"bad.png: not an image" in done.stderr
+    assert len(list((tmp_path / "out").rglob("*.png"))) == 8
+    assert (tmp_path / "out" / "sub" / "p1.png").exists()
+
+
+def test_dry_run_does_nothing(photos, tmp_path):
+    done = upscale(photos, "-o", tmp_path / "out", "--dry-run")
+    assert done.returncode == 0
+    assert done.stdout.count(b"->") == 8
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["none.png", "-m", "untrained:enlcn-tiny"], "none.png"),
+        ([PHOTO, "-m", "untrained:enlcn-tiny", "-s", "7", "-o", "o.png"], "beyond x4"),
+        ([PHOTO, "-m", "nothing.safetensors", "-o", "o.png"], "no such file or model"),
+        ([PHOTO, "-m", "untrained:enlcn-tiny", "-s", "2", "--width", "50", "-o", "o.png"], "either a scale or"),
+        ([PHOTO, "-m", "untrained:enlcn-tiny", "--memory-limit", "much", "-o", "o.png"], "800M or 2G"),
+        ([PHOTO, "-m", "untrained:enlcn-tiny", "-f", "gif", "-o", "o.png"], "choose from auto, png"),
+        ([PHOTO, "-m", "untrained:enlcn-tiny", "--overwrite", "--skip-existing", "-o", "o.png"], "contradict"),
+        ([PHOTO, "-m", "untrained:enlcn-tiny", "-j", "0", "-o", "o.png"], "at least 1"),
+        ([PHOTO, "-m", "untrained:enlcn-tiny", "--precision", "int4", "-o", "o.png"], "choose from auto, fp32"),
+    ],
+)
+def test_bad_requests_are_one_line_and_exit_code_2(tmp_path, arguments, message):
+    done = upscale(*arguments, cwd=tmp_path)
+    assert done.returncode == 2
+    assert message in done.stderr.decode()
+    assert b"Traceback" not in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_too_large_for_the_format_is_said_before_the_work(tmp_path):
+    Image.new("RGB", (5000, 4)).save(tmp_path / "wide.png")
+    start = time.perf_counter()
+    done = upscale(tmp_path / "wide.png", "-o", tmp_path / "o.webp", "-m", "untrained:enlcn-x4")
+    assert done.returncode == 2
+    assert b"PNG or TIFF" in done.stderr
+    assert time.perf_counter() - start < 60
+
+
+def test_killed_at_random_moments_leaves_nothing_partial(photos, tmp_path, model):
+    """kill -9 twenty times over one folder run; the rerun completes it, bit for bit as if undisturbed."""
+    expected = tmp_path / "expected"
+    start = time.perf_counter()
+    assert upscale(photos, "-o", expected, "-m", model).returncode == 0
+    whole_run = time.perf_counter() - start
+    reference = {p.relative_to(expected): p.read_bytes() for p in expected.rglob("*.png")}
+    assert len(reference) == 8
+    out = tmp_path / "out"
+    rng = random.Random(7)
+    for _ in range(20):
+        process = subprocess.Popen(
+            command(photos, "-o", out, "-m", model, "--skip-existing"), stderr=subprocess.DEVNULL
+        )
+        time.sleep(rng.uniform(0.3, 1.0) * whole_run)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        for path in out.rglob("*.png"):
+            if not path.name.startswith("."):
+                assert path.read_bytes() == reference[path.relative_to(out)]
+        if len([p for p in out.rglob("*.png") if not p.name.startswith(".")]) == len(reference):
+            for path in rng.sample(sorted(reference), 4):  # begin again with half of it
+                (out / path).unlink()
+    assert upscale(photos, "-o", out, "-m", model, "--skip-existing").returncode == 0
+    assert {p.relative_to(out): p.read_bytes() for p in out.rglob("*") if p.is_file()} == reference
+
+
+def test_first_pixel_of_a_thumbnail_within_three_seconds(tmp_path, model):
+    start = time.perf_counter()
+    subprocess.run([sys.executable, "-c", "import torch"], check=True)
+    if time.perf_counter() - start > 1.8:
+        pytest.skip("the machine is busy: importing torch alone takes over 1.8 s")
+    Image.open(PHOTO).crop((0, 0, 64, 64)).save(tmp_path / "t.png")
+    taken = []
+    for index in range(3):
+        start = time.perf_counter()
+        assert upscale(tmp_path / "t.png", "-o", tmp_path / f"o{index}.png", "-m", model).returncode == 0
+        taken.append(time.perf_counter() - start)
+    assert min(taken) < 3

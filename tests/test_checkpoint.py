@@ -1,0 +1,145 @@
+import json
+import pickle
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+import enlcn
+from enlcn import recipes
+from enlcn.checkpoint import load, read, save
+from enlcn.config import to_dict
+from enlcn.errors import UserError
+from enlcn.models.backbone import SRNetwork
+
+
+@pytest.fixture
+def network():
+    return SRNetwork(recipes.TINY).eval()
+
+
+def test_round_trip(tmp_path, network):
+    save(network, tmp_path / "deep" / "w.safetensors")
+    loaded = enlcn.load(tmp_path / "deep" / "w.safetensors")
+    lr = torch.rand(1, 3, 9, 8)
+    assert loaded.config == network.config
+    assert not loaded.training
+    assert torch.equal(loaded(lr), network(lr))
+
+
+@pytest.mark.parametrize("name", recipes.NETWORKS)
+def test_every_network_round_trips(tmp_path, name):
+    from dataclasses import replace
+
+    config = recipes.NETWORKS[name]
+    small = replace(config, channels=8, num_blocks=2, attention_after=(0, 2) if config.attention_after else ())
+    network = SRNetwork(small)
+    save(network, tmp_path / "w.safetensors")
+    lr = torch.rand(1, 3, 6, 6)
+    assert torch.equal(load(tmp_path / "w.safetensors")(lr), network(lr))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_stored_small_loaded_in_float32(tmp_path, network, dtype):
+    save(network, tmp_path / "w.safetensors", dtype=dtype)
+    assert load_file(tmp_path / "w.safetensors")["head.weight"].dtype == dtype
+    loaded = load(tmp_path / "w.safetensors")
+    assert loaded.head.weight.dtype == torch.float32
+    assert torch.equal(loaded.head.weight, network.head.weight.to(dtype).float())
+
+
+def test_never_overwrites_without_being_told(tmp_path, network):
+    target = tmp_path / "w.safetensors"
+    target.write_text("precious")
+    with pytest.raises(UserError, match="exists already"):
+        save(network, target)
+    assert target.read_text() == "precious"
+    save(network, target, overwrite=True)
+    assert load(target).config == network.config
+    assert list(tmp_path.iterdir()) == [target]  # no temporary files left
+
+
+def test_failed_write_leaves_nothing(tmp_path, network, monkeypatch):
+    def fail(*args):
+        Path(args[1]).write_text("half")
+        raise OSError("disk full")
+
+    monkeypatch.setattr("enlcn.checkpoint.save_file", fail)
+    with pytest.raises(OSError, match="disk full"):
+        save(network, tmp_path / "w.safetensors")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_untrained_networks_are_always_the_same():
+    state = torch.get_rng_state()
+    first, again = load("untrained:enlcn-tiny-x2"), load("untrained:enlcn-tiny-x2")
+    assert torch.equal(torch.get_rng_state(), state)
+    assert all(torch.equal(a, b) for a, b in zip(first.parameters(), again.parameters(), strict=True))
+    assert first.config.scale == 2
+
+
+class Harmful:
+    def __reduce__(self):
+        return (print, ("executed",))
+
+
+def damaged_files(folder, network):
+    """name -> (path, what the message must say)."""
+    save(network, folder / "good.safetensors")
+    tensors = load_file(folder / "good.safetensors")
+    config = json.dumps(to_dict(network.config))
+
+    def write(name, tensors, **metadata):
+        save_file(tensors, folder / f"{name}.safetensors", metadata)
+
+    ours = {"format": "enlcn", "format_version": "1"}
+    write("version", tensors, format="enlcn", format_version="9", config=config)
+    write("config", tensors, **ours, config="{")
+    write("setting", tensors, **ours, config=json.dumps({"colour": 1}))
+    write("missing", {k: v for k, v in tensors.items() if k != "head.bias"}, **ours, config=config)
+    write("extra", tensors | {"zzz": torch.zeros(1)}, **ours, config=config)
+    write("shape", tensors | {"head.bias": torch.zeros(2)}, **ours, config=config)
+    (folder / "cut.safetensors").write_bytes((folder / "good.safetensors").read_bytes()[:1000])
+    (folder / "empty.safetensors").write_bytes(b"")
+    (folder / "text.pt").write_text("hello")
+    (folder / "empty.pt").write_bytes(b"")
+    (folder / "harmful.pt").write_bytes(pickle.dumps(Harmful()))
+    (folder / "notes.txt").write_text("hello")
+    torch.save([1, 2], folder / "list.pt")
+    torch.save({}, folder / "nothing.pt")
+    return {
+        "version.safetensors": "format version 9",
+        "config.safetensors": "config in its metadata cannot be read",
+        "setting.safetensors": "unknown setting 'colour'",
+        "missing.safetensors": "missing key 'head.bias'",
+        "extra.safetensors": "unexpected key 'zzz'",
+        "shape.safetensors": r"key 'head.bias' has shape \(2,\), expected \(16,\)",
+        "cut.safetensors": "not a readable safetensors",
+        "empty.safetensors": "not a readable safetensors",
+        "text.pt": "cannot be read as weights alone",
+        "empty.pt": "cannot be read as weights alone",
+        "harmful.pt": "cannot be read as weights alone",
+        "notes.txt": "unknown kind of file",
+        "list.pt": "holds no state dict",
+        "nothing.pt": "no tensors",
+        "absent.pt": "no such file or model",
+    }
+
+
+def test_damaged_files_give_one_line_that_names_them(tmp_path, network, capsys):
+    import re
+
+    for name, message in damaged_files(tmp_path, network).items():
+        with pytest.raises(UserError) as caught:
+            read(tmp_path / name)
+        text = str(caught.value)
+        assert name in text
+        assert re.search(message, text), text
+        assert "\n" not in text
+    assert "executed" not in capsys.readouterr().out
+
+
+def test_save_wants_safetensors(tmp_path, network):
+    with pytest.raises(UserError, match=r"\.safetensors"):
+        save(network, tmp_path / "w.pt")

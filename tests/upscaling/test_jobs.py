@@ -1,0 +1,78 @@
+"""Which input becomes which output."""
+
+import pytest
+
+from enlcn.errors import UserError
+from enlcn.upscaling.jobs import Naming, check_format, plan_jobs
+
+
+@pytest.fixture
+def tree(tmp_path, monkeypatch):
+    for name in ("in/a.jpg", "in/deep/er/b.PNG", "in/scan.tif", "in/notes.txt", "in/.hidden.png", "lone.webp"):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def planned(inputs, output=None, format=None, suffix=None):
+    jobs = plan_jobs(inputs, Naming(output, format, suffix, "x4"))
+    return {str(job.source): str(job.target) if job.target else None for job in jobs}
+
+
+def test_beside_the_input_by_default(tree):
+    assert planned(["lone.webp"]) == {"lone.webp": "lone_x4.png"}
+    assert planned(["lone.webp"], suffix="-big", format="jpeg") == {"lone.webp": "lone-big.jpg"}
+
+
+def test_folders_are_walked_and_mirrored(tree):
+    assert planned(["in"], output="out") == {
+        "in/a.jpg": "out/a.png",
+        "in/deep/er/b.PNG": "out/deep/er/b.png",
+        "in/scan.tif": "out/scan.tif",
+    }
+    assert planned(["in"])["in/deep/er/b.PNG"] == "in_x4/deep/er/b.png"
+
+
+def test_globs_files_and_folders_together(tree):
+    found = planned(["in/*.jpg", "lone.webp", "in/deep/**/*.PNG"], output="out")
+    assert sorted(found) == ["in/a.jpg", "in/deep/er/b.PNG", "lone.webp"]
+
+
+def test_one_file_to_one_file(tree):
+    assert planned(["lone.webp"], output="big.tiff") == {"lone.webp": "big.tiff"}
+
+
+def test_standard_streams(tree):
+    assert planned(["-"]) == {"None": None}
+    assert planned(["-"], output="o.png") == {"None": "o.png"}
+    assert planned(["lone.webp"], output="-") == {"lone.webp": None}
+
+
+@pytest.mark.parametrize(
+    ("inputs", "output", "message"),
+    [
+        (["in/*.bmp"], None, "no pictures found"),
+        (["in"], "all.png", "all.png: is a file name, but in is a folder"),
+        (["in/a.jpg", "lone.webp"], "one.png", "2 pictures cannot go into one file"),
+        (["in/a.jpg", "lone.webp"], "-", "2 pictures cannot go into one file"),
+        (["lone.webp"], "lone.webp", "its own result would replace it"),
+        (["-"], "folder", "standard input has no name"),
+    ],
+)
+def test_impossible_plans(tree, inputs, output, message):
+    with pytest.raises(UserError, match=message):
+        planned(inputs, output)
+
+
+def test_collisions_are_named(tree):
+    (tree / "in" / "a.png").write_bytes(b"")
+    with pytest.raises(UserError, match=r"in/a\.jpg and in/a\.png would both go there"):
+        planned(["in"], output="out")
+
+
+def test_formats_by_the_names_people_use():
+    assert [check_format(name) for name in ("jpg", "TIF", "auto", None, "png")] == ["jpeg", "tiff", None, None, "png"]
+    with pytest.raises(UserError, match="choose from auto, png, jpeg"):
+        check_format("gif")
