@@ -32,7 +32,7 @@ demo: $(VENV)/.base ## install, then show the attention on a bundled photo
 		--weights exact --weights features --weights hashed --weights criss-cross --out $(OUT)/demo-attention.png --overwrite
 
 test: lint ## install what tests need, lint, type-check, run every test but the slow ones
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 test-slow: $(VENV)/.dev ## the proofs that take minutes
 	$(BIN)/python -m pytest -m slow

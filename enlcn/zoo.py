@@ -14,12 +14,14 @@ def bundled() -> dict[str, Path]:
     return {path.stem: path for path in sorted(WEIGHTS_FOLDER.glob("*.safetensors"))}
 
 
-def trained_scale(factor: float) -> int:
-    """The smallest trained scale that is no smaller than `factor`."""
-    for scale in SCALES:
+def trained_scale(factor: float, model: str | None = None) -> int:
+    """The smallest scale no smaller than `factor` at which `model` is trained; None is what comes with the package."""
+    family = model or DEFAULT_FAMILY
+    scales = [scale for scale in SCALES if f"{family}-x{scale}" in bundled()] or SCALES
+    for scale in scales:
         if factor <= scale:
             return scale
-    raise UserError(f"x{factor:g} is beyond x{max(SCALES)}, the largest trained scale; run it twice")
+    raise UserError(f"x{factor:g} is beyond x{max(scales)}, the largest trained scale; run it twice")
 
 
 def resolve(model: str | None, scale: int) -> str:

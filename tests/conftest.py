@@ -3,8 +3,15 @@
 import os
 from pathlib import Path
 
+# Before torch is imported, here and in the processes that tests start: threads that wait by spinning take the cores
+# from other tests.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
 import pytest
 import torch
+
+if "PYTEST_XDIST_WORKER" in os.environ:
+    torch.set_num_threads(1)
 
 
 @pytest.fixture(autouse=True)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from enlcn.cli import attention, checkpoint, console, evaluate, upscale
+from enlcn.cli import attention, checkpoint, console, evaluate, plot, train, upscale
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -17,9 +17,13 @@ app = typer.Typer(
 )
 app.command("upscale")(upscale.upscale)
 app.command("evaluate")(evaluate.evaluate)
+app.command("train")(train.train)
+app.command("plot")(plot.plot)
 app.command("attention")(attention.attention)
 app.command("convert")(checkpoint.convert)
 app.command("info")(checkpoint.info)
+app.command("export-weights")(train.export_weights)
+app.command("join-weights")(train.join_weights)
 
 
 def _print_version(wanted: bool) -> None:

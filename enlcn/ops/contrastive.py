@@ -157,7 +157,8 @@ def _ranked_terms(t: Tensor, contrast: Contrast, needs_gradient: bool) -> tuple[
     relevant = top.values[..., :count].logsumexp(-1, keepdim=True)
     irrelevant = top.values[..., start:].logsumexp(-1, keepdim=True)
     if contrast.released_ranks:  # log(mean + eps), written for sums over `count`
-        irrelevant = torch.logaddexp(irrelevant, irrelevant.new_tensor(math.log(_RELEASED_EPS * count)))
+        floor = torch.full((), math.log(_RELEASED_EPS * count), dtype=t.dtype, device=t.device)
+        irrelevant = torch.logaddexp(irrelevant, floor)
     terms = irrelevant - relevant + contrast.margin  # (B, R, 1)
     active = terms > 0 if contrast.hinge else torch.ones_like(terms, dtype=torch.bool)
     terms = torch.where(active, terms, 0.0)

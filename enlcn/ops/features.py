@@ -31,7 +31,9 @@ def log_features(u: Tensor, proj: Tensor, eps: float = 0.0) -> Tensor:
     with no_autocast(u.device):
         exponent = u @ proj.to(u.dtype).mT - u.square().sum(-1, keepdim=True) / 2
     if eps:
-        exponent = torch.logaddexp(exponent, exponent.new_tensor(math.log(eps)))
+        # full, not tensor: no copy from the host, which a CUDA graph could not hold.
+        floor = torch.full((), math.log(eps), dtype=exponent.dtype, device=exponent.device)
+        exponent = torch.logaddexp(exponent, floor)
     return exponent
 
 

@@ -40,7 +40,7 @@ def upscale(image: Any, scale: float = 4, *, model: str | SRNetwork | None = Non
     Returns:
         The same kind; for a path an `enlcn.data.image.Image`, which `enlcn.data.image_io.save_image` writes.
     """
-    engine = _engine(model, trained_scale(scale), EngineOptions(**options))
+    engine = _engine(model, _trained_scale(scale, model), EngineOptions(**options))
     target = Target(scale=scale)
     if isinstance(image, Tensor):
         return _upscale_tensor(engine, image, target)
@@ -53,6 +53,10 @@ def upscale(image: Any, scale: float = 4, *, model: str | SRNetwork | None = Non
     if type(image).__module__.startswith("PIL."):
         return _upscale_pil(engine, image, target)
     raise UserError(f"cannot upscale a {type(image).__name__}; give an array, a tensor, a PIL image or a path")
+
+
+def _trained_scale(scale: float, model: str | SRNetwork | None) -> int:
+    return model.config.scale if isinstance(model, SRNetwork) else trained_scale(scale, model)
 
 
 @lru_cache(maxsize=2)

@@ -153,7 +153,7 @@ class Batch:
         if model is not None and Path(model).is_file():
             name = model
         else:
-            name = resolve(model, trained_scale(options.target.factor(height, width)))
+            name = resolve(model, trained_scale(options.target.factor(height, width), model))
         with self._lock:
             if name not in self._engines:
                 self._engines[name] = Engine(load(name), options.engine)

@@ -1,0 +1,298 @@
+"""Training speed on one GPU, side by side in one run: the authors' step, ours, TFLOP/s, and the cost of the data.
+
+    python benchmarks/train_gpu.py --out results.json            # minutes on a data-centre GPU
+    python benchmarks/train_gpu.py --out results.json --tiny     # every branch on a CPU, seconds; times mean nothing
+
+Without --data, images are noise: what they show changes no time.
+"""
+
+import argparse
+import json
+import statistics
+import time
+import traceback
+import types
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.nn.functional import l1_loss
+
+from enlcn import recipes
+from enlcn.cost import network_flops
+from enlcn.data.patches import PatchSource, Sampling, open_patches
+from enlcn.data.shards import PackedImages, default_cache, find_images, load_packed
+from enlcn.models.attention import Attention
+from enlcn.models.backbone import SRNetwork
+from enlcn.ops.contrastive import RELEASED, contrastive_loss_naive
+from enlcn.train.config import DataConfig, EngineConfig, LossConfig, TrainConfig
+from enlcn.train.distributed import Ranks, choose_device
+from enlcn.train.recipes import MODERN, MODERN_SMALL, PAPER
+from enlcn.train.step import TrainStep, set_up_backends
+
+CONTRASTIVE_WEIGHT = 1e-3
+BACKWARD_FACTOR = 3  # forward, and twice as much backward
+EAGER = EngineConfig(compile="off", cuda_graph="off")
+COMPILED = EngineConfig(compile="on", cuda_graph="off")
+CAPTURED = EngineConfig(compile="on", cuda_graph="on")
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A network and a batch; the numbers of steps that are timed and that come before."""
+
+    label: str
+    config: TrainConfig
+    steps: int
+    warm_up: int = 8
+    repeats: int = 3
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One way of running a workload's step."""
+
+    label: str
+    engine: EngineConfig
+    num_rows: int | None = None
+    backend: str = "auto"
+    constant_batch: bool = False
+
+
+class ConstantBatch:
+    """One batch, drawn once: what a step takes when data cost nothing."""
+
+    def __init__(self, source: PatchSource, device: torch.device):
+        source.prepare(0)
+        self._batch = source.draw(torch.zeros((), dtype=torch.int64, device=device))
+
+    def prepare(self, step: int) -> None:
+        """Nothing to do."""
+
+    def draw(self, step: Tensor) -> tuple[Tensor, Tensor]:
+        """The batch."""
+        return self._batch
+
+
+def workloads(tiny: bool) -> dict[str, Workload]:
+    paper = replace(PAPER, loss=replace(PAPER.loss, contrastive_start=0))
+    modern = replace(MODERN, loss=replace(MODERN.loss, contrastive_start=0))
+    small = replace(MODERN_SMALL, model=recipes.network("enlcn-small-x4"))
+    if tiny:
+        model = replace(recipes.TINY, channels=8, num_blocks=2, attention_after=(0, 2))
+        paper = replace(paper, model=model, data=DataConfig(crop=9, batch_size=2))
+        modern = replace(paper, data=DataConfig(crop=12, batch_size=2))
+        small = replace(modern, loss=LossConfig(contrastive_start=0, num_rows=16))
+    steps, warm_up, repeats = (2, 1, 1) if tiny else (15, 8, 3)
+    return {
+        "paper": Workload("paper size, batch 16 of 28x28", paper, steps, warm_up, repeats),
+        "modern": Workload("paper size, batch 32 of 48x48", modern, steps, warm_up, repeats),
+        "small": Workload("enlcn-small, batch 64 of 48x48", small, 4 * steps, warm_up, repeats),
+    }
+
+
+VARIANTS = {
+    "paper": [
+        Variant("eager", EAGER),
+        Variant("compiled", COMPILED),
+        Variant("compiled + graph", CAPTURED),
+        Variant("compiled + graph, plain attention", CAPTURED, backend="naive"),
+        Variant("compiled + graph, L_cl on 64 rows", CAPTURED, num_rows=64),
+    ],
+    "paper data": [
+        Variant("data from the set", CAPTURED, num_rows=64),
+        Variant("one constant batch", CAPTURED, num_rows=64, constant_batch=True),
+    ],
+    "modern": [
+        Variant("compiled + graph", CAPTURED),
+        Variant("compiled + graph, L_cl on 64 rows", CAPTURED, num_rows=64),
+        Variant("compiled + graph, plain attention, L_cl on 64 rows", CAPTURED, num_rows=64, backend="naive"),
+    ],
+    "small": [
+        Variant("data from the set", CAPTURED, num_rows=16),
+        Variant("one constant batch", CAPTURED, num_rows=16, constant_batch=True),
+    ],
+}
+
+
+def noise_images(scale: int, count: int, side: int) -> PackedImages:
+    pixels = count * side * side
+    lengths = torch.full((count,), side)
+    return PackedImages(
+        scale=scale,
+        lr=torch.randint(0, 256, (pixels, 3), dtype=torch.uint8),
+        hr=torch.randint(0, 256, (pixels * scale**2, 3), dtype=torch.uint8),
+        heights=lengths,
+        widths=lengths,
+        offsets=torch.arange(count) * side * side,
+        names=tuple(map(str, range(count))),
+        skipped=(),
+        key="noise",
+    )
+
+
+def milliseconds_per_step(step: Callable[[], None], work: Workload, device: torch.device) -> float:
+    def wait() -> None:
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+
+    for _ in range(work.warm_up):
+        step()
+    times = []
+    for _ in range(work.repeats):
+        wait()
+        started = time.perf_counter()
+        for _ in range(work.steps):
+            step()
+        wait()
+        times.append((time.perf_counter() - started) / work.steps * 1e3)
+    return statistics.median(times)
+
+
+def authors_step(work: Workload, source: PatchSource, device: torch.device) -> Callable[[], None]:
+    """Their training step, plainly: eager, tf32, V formed, all of T sorted, one batch that is always there."""
+    set_up_backends(EngineConfig(precision="tf32"), device)
+    torch.manual_seed(0)
+    network = SRNetwork(work.config.model).to(device).train()
+    for attention in network.attentions:
+        attention.backend = "naive"  # type: ignore[assignment]
+        attention.mix = types.MethodType(Attention.mix, attention)  # type: ignore[method-assign]
+    optimizer = torch.optim.Adam(network.parameters(), lr=1e-4, betas=(0.9, 0.99))
+    lr, hr = (t.contiguous() for t in ConstantBatch(source, device).draw(torch.tensor(0)))
+
+    def step() -> None:
+        sr, pairs = network.forward_with_pairs(lr)
+        ranked = [contrastive_loss_naive(q, k, RELEASED) for q, k in pairs]
+        loss = l1_loss(sr, hr) + CONTRASTIVE_WEIGHT * torch.stack(ranked).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    return step
+
+
+def our_step(work: Workload, variant: Variant, source: PatchSource, device: torch.device) -> Callable[[], None]:
+    config = replace(work.config, engine=variant.engine, loss=replace(work.config.loss, num_rows=variant.num_rows))
+    set_up_backends(config.engine, device)
+    network = shared_network(work, variant.backend, device)
+    patches = ConstantBatch(source, device) if variant.constant_batch else source
+    state = TrainStep(network, config, patches, Ranks(0, 1, device))
+    return lambda: state.advance(1e-4, with_contrast=True)
+
+
+@cache
+def shared_network(work: Workload, backend: str, device: torch.device) -> SRNetwork:
+    """One network for all variants that compile it alike: compiling takes longer than measuring."""
+    torch.manual_seed(0)
+    network = SRNetwork(work.config.model).to(device)
+    for attention in network.attentions:
+        attention.backend = backend  # type: ignore[assignment]
+    return network
+
+
+def measurements(
+    works: dict[str, Workload], images: PackedImages, device: torch.device, deadline: float
+) -> Iterator[dict[str, object]]:
+    """One row for each variant; one that fails says why and does not keep the others from running."""
+    for name, variants in VARIANTS.items():
+        work = works[name.split()[0]]
+        sampling = Sampling(work.config.data.crop, work.config.data.batch_size)
+        source = open_patches(images, sampling, device)
+        candidates: list[tuple[str, Callable[[], Callable[[], None]]]] = []
+        if name == "paper":
+            candidates.append(("authors' step", lambda w=work, s=source: authors_step(w, s, device)))  # type: ignore[misc]
+        for variant in variants:
+            build = lambda w=work, v=variant, s=source: our_step(w, v, s, device)  # noqa: E731
+            candidates.append((variant.label, build))
+        for label, build_step in candidates:
+            row: dict[str, object] = {"group": name, "workload": work.label, "variant": label}
+            if time.monotonic() > deadline:
+                yield row | {"failed": "no time left"}
+                continue
+            yield row | measure(build_step, work, device)
+
+
+def measure(build: Callable[[], Callable[[], None]], work: Workload, device: torch.device) -> dict[str, object]:
+    started = time.monotonic()
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats(device)
+    try:
+        milliseconds = milliseconds_per_step(build(), work, device)
+    except Exception as error:  # whatever a compiler or a capture raises
+        traceback.print_exc()
+        return {"failed": f"{type(error).__name__}: {str(error).strip().splitlines()[0]}"[:200]}
+    data, model = work.config.data, work.config.model
+    flops = BACKWARD_FACTOR * data.batch_size * network_flops(model, data.crop, data.crop)
+    return {
+        "ms_per_step": milliseconds,
+        "images_per_second": data.batch_size / milliseconds * 1e3,
+        "tflops": flops / milliseconds / 1e9,
+        "peak_gib": torch.cuda.max_memory_allocated(device) / 2**30 if device.type == "cuda" else None,
+        "seconds_to_measure": time.monotonic() - started,
+    }
+
+
+def print_row(row: dict[str, object]) -> None:
+    head = f"{row['workload']:32} {row['variant']:50}"
+    if "failed" in row:
+        print(f"{head} failed: {row['failed']}", flush=True)
+    else:
+        print(
+            f"{head} {row['ms_per_step']:9.2f} ms {row['images_per_second']:9.0f} img/s {row['tflops']:7.1f} TFLOP/s",
+            flush=True,
+        )
+
+
+def summary(rows: list[dict[str, object]]) -> dict[str, float]:
+    """The three figures this file is for; those whose rows failed are left out."""
+    ms = {(row["group"], row["variant"]): float(row["ms_per_step"]) for row in rows if "ms_per_step" in row}  # type: ignore[arg-type]
+    facts: dict[str, float] = {}
+    authors = ms.pop(("paper", "authors' step"), None)
+    for fact, looks_at_few_rows in (("speedup_over_authors", False), ("speedup_over_authors_64_rows", True)):
+        ours = [ms[key] for key in ms if key[0] == "paper" and ("rows" in str(key[1])) == looks_at_few_rows]
+        if authors and ours:
+            facts[fact] = authors / min(ours)
+    tflops = [float(row["tflops"]) for row in rows if row["group"] == "modern" and "tflops" in row]  # type: ignore[arg-type]
+    if tflops:
+        facts["tflops_batch_32_of_48"] = max(tflops)
+    for group in ("small", "paper data"):
+        with_data, constant = ms.get((group, "data from the set")), ms.get((group, "one constant batch"))
+        if with_data and constant:
+            facts[f"slower_with_data_percent_{group.replace(' ', '_')}"] = 100 * (with_data / constant - 1)
+    return facts
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, required=True, help="JSON file for the results")
+    parser.add_argument("--data", type=Path, help="images, as for `enlcn train`")
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--tiny", action="store_true", help="small networks and few steps, to try every branch")
+    parser.add_argument("--minutes", type=float, default=5.5, help="start no measurement after this")
+    options = parser.parse_args()
+
+    device = choose_device(options.device)
+    deadline = time.monotonic() + 60 * options.minutes
+    if options.data is not None:
+        images = load_packed(find_images(options.data), 4, default_cache())
+    else:
+        images = noise_images(4, count=4 if options.tiny else 200, side=32 if options.tiny else 256)
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
+    print(f"{name}, torch {torch.__version__}, {len(images.names)} images of {images.hr.shape[0] / 1e6:.0f} megapixels")
+    report: dict[str, object] = {"device": name, "torch": torch.__version__, "tiny": options.tiny}
+    rows: list[dict[str, object]] = []
+    for row in measurements(workloads(options.tiny), images, device, deadline):
+        rows.append(row)
+        print_row(row)
+        # After every row: a run that is cut off leaves what it has.
+        options.out.write_text(json.dumps(report | {"rows": rows, "summary": summary(rows)}, indent=2) + "\n")
+    for fact, value in summary(rows).items():
+        print(f"{fact}: {value:.2f}")
+
+
+if __name__ == "__main__":
+    main()

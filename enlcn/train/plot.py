@@ -1,0 +1,60 @@
+"""Curves of several runs in one picture, from their metrics.jsonl."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from enlcn.errors import MissingExtraError, UserError
+from enlcn.files import atomic_write, refuse_to_overwrite
+from enlcn.train.reporting import read_records
+
+Axis = Literal["step", "elapsed"]
+# event, field, title, whether small values matter
+_PANELS = (
+    ("validation", "psnr", "PSNR on Y, held-out images (dB)", False),
+    ("train", "loss", "loss", True),
+    ("train", "contrastive", "L_cl", False),
+    ("train", "learning_rate", "learning rate", False),
+)
+_AXIS_TITLES = {"step": "steps", "elapsed": "seconds"}
+
+
+def plot_runs(runs: Sequence[Path], out: Path, *, over: Axis = "step", overwrite: bool = False) -> None:
+    """Draw the curves of `runs` (folders of `enlcn train`) into `out`, over steps or elapsed seconds."""
+    refuse_to_overwrite(out, overwrite)
+    curves = {_label(run, runs): _records(run) for run in runs}
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise MissingExtraError("Drawing curves", "train") from None
+
+    figure = Figure(figsize=(11, 7.5), layout="constrained")
+    for axes, (event, field, title, logarithmic) in zip(figure.subplots(2, 2).flat, _PANELS, strict=True):
+        for label, records in curves.items():
+            points = [(r[over], r[field]) for r in records if r.get("event") == event and r[field] is not None]
+            if points:
+                axes.plot(*zip(*points, strict=True), label=label, linewidth=1.2, marker="." if len(points) < 3 else "")
+        axes.set(title=title, xlabel=_AXIS_TITLES[over], yscale="log" if logarithmic else "linear")
+        axes.grid(alpha=0.3)
+    handles, labels = figure.axes[1].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=min(4, len(curves)))
+    with atomic_write(out, overwrite=overwrite) as temporary:
+        try:
+            figure.savefig(temporary, dpi=130)
+        except ValueError as error:
+            raise UserError(f"{out}: {error}") from None
+
+
+def _label(run: Path, runs: Sequence[Path]) -> str:
+    """The folder's name, or its path where another run has the same name."""
+    return run.name if sum(other.name == run.name for other in runs) == 1 else str(run)
+
+
+def _records(run: Path) -> list[dict[str, Any]]:
+    path = run / "metrics.jsonl"
+    if not path.is_file():
+        raise UserError(f"{run}: no run of `enlcn train` (it has no metrics.jsonl)")
+    records = list(read_records(path))
+    if not records:
+        raise UserError(f"{run}: this run has no metrics yet")
+    return records

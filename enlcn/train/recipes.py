@@ -1,0 +1,129 @@
+"""Named runs: the paper's, every row of its ablations, the small networks, and a modern one for each."""
+
+import re
+from dataclasses import replace
+
+from enlcn import recipes
+from enlcn.config import SCALES, ModelConfig
+from enlcn.errors import UserError
+from enlcn.train.config import (
+    STEPS_PER_EPOCH,
+    CadenceConfig,
+    DataConfig,
+    LossConfig,
+    OptimizerConfig,
+    ScheduleConfig,
+    TrainConfig,
+)
+
+PAPER = TrainConfig()
+# LR crops of the lineage's 92, 108 and 112 HR pixels; the paper gives none for x3.
+PAPER_CROPS = {2: 46, 3: 36, 4: 28}
+NO_CONTRAST = replace(PAPER.loss, contrastive_weight=0.0)
+
+# What trains a network best within hours on one card, not what the paper did. L_cl looks at few rows: an unbiased
+# estimate at a small part of the cost.
+MODERN = TrainConfig(
+    data=DataConfig(crop=48, batch_size=32),
+    loss=LossConfig(contrastive_start=0, num_rows=64),
+    schedule=ScheduleConfig(kind="cosine", learning_rate=2e-4, warmup_steps=500, final_fraction=1e-3),
+    optimizer=OptimizerConfig(clip_norm=1.0, ema_decay=0.999),
+    cadence=CadenceConfig(checkpoint=5000, validate=5000, keep=100_000),
+    total_steps=300_000,
+)
+MODERN_SMALL = replace(
+    MODERN,
+    data=replace(MODERN.data, batch_size=64),
+    loss=replace(MODERN.loss, num_rows=16),
+    schedule=replace(MODERN.schedule, learning_rate=1e-3),
+)
+
+# Two CPU cores and ten minutes: small, with the average short enough for a few thousand steps.
+CPU = TrainConfig(
+    model=replace(recipes.SMALL, scale=2, channels=32, num_blocks=8, attention_after=(0, 4)),
+    data=DataConfig(crop=24, batch_size=16),
+    loss=LossConfig(contrastive_start=0, num_rows=16),
+    schedule=ScheduleConfig(kind="cosine", learning_rate=1e-3, warmup_steps=50),
+    optimizer=OptimizerConfig(clip_norm=1.0, ema_decay=0.99),
+    cadence=CadenceConfig(log=20, validate=200, checkpoint=200, redraw=200, validation_images=4, validation_crop=64),
+    total_steps=4000,
+)
+
+
+def paper(model: ModelConfig, loss: LossConfig = PAPER.loss) -> TrainConfig:
+    """The paper's training of any network; L_cl only where there are queries and keys to contrast."""
+    data = replace(PAPER.data, crop=PAPER_CROPS[model.scale])
+    return replace(PAPER, model=model, data=data, loss=loss if model.attention.kind == "enlca" else NO_CONTRAST)
+
+
+def modern(model: ModelConfig, base: TrainConfig) -> TrainConfig:
+    """The modern training of any network."""
+    return replace(base, model=model, loss=base.loss if model.num_attentions else NO_CONTRAST)
+
+
+def _slug(row: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", row.lower()).strip("-")
+
+
+def _ablations() -> dict[str, TrainConfig]:
+    """ablation-TABLE-ROW. The components table says row by row whether L_cl is on; elsewhere ENLCA has it."""
+    rows = {
+        f"ablation-{table}-{_slug(row)}": paper(model, NO_CONTRAST if table == "components" else PAPER.loss)
+        for table, models in recipes.ABLATIONS.items()
+        for row, model in models.items()
+    }
+    for row, model in {"enla": recipes.NETWORKS["enlan"], "enla-k": recipes.ENLCN}.items():
+        rows[f"ablation-components-{row}-cl"] = paper(model)
+    for relevant in (1.0, 1.5, 2.0, 3.0):
+        for start in (4, 8, 13, 20):
+            loss = replace(PAPER.loss, relevant_fraction=relevant / 100, irrelevant_start=start / 100)
+            run = replace(paper(recipes.ENLCN, loss), total_steps=200 * STEPS_PER_EPOCH)
+            rows[f"ablation-n1n2-{relevant:g}-{start}"] = run
+    return rows
+
+
+def _all() -> dict[str, TrainConfig]:
+    named: dict[str, TrainConfig] = {}
+    for scale in SCALES:
+        named[f"paper-x{scale}"] = paper(recipes.network(f"enlcn-x{scale}"))
+    for scale in SCALES:
+        for name in ("edsr", "enlcn-small", "edsr-small", "enlcn-tiny"):
+            named[f"paper-{name}-x{scale}"] = paper(recipes.network(f"{name}-x{scale}"))
+    for scale in SCALES:
+        for name in ("enlcn", "enlcn-small", "edsr-small"):
+            base = MODERN_SMALL if name.endswith("small") else MODERN
+            named[f"modern-{name}-x{scale}"] = modern(recipes.network(f"{name}-x{scale}"), base)
+    named["cpu-x2"] = CPU
+    return named | _ablations()
+
+
+RECIPES: dict[str, TrainConfig] = _all()
+
+
+def recipe(name: str) -> TrainConfig:
+    """The run called `name`."""
+    if name not in RECIPES:
+        raise UserError(
+            f"unknown recipe '{name}'; `enlcn train --list` shows all, for example {', '.join(RECIPES)[:60]}…"
+        )
+    return RECIPES[name]
+
+
+def describe(config: TrainConfig) -> str:
+    """One line for lists."""
+    model, data, loss = config.model, config.data, config.loss
+    kind = model.attention.kind
+    attention = f"{model.num_attentions} {kind}" if model.num_attentions else "no attention"
+    if kind == "enlca":
+        attention += f" (k {model.attention.amplification}, m {model.attention.num_features})"
+    parts = [
+        f"x{model.scale}",
+        f"{model.num_blocks} blocks of {model.channels}",
+        attention,
+        f"{data.batch_size} crops of {data.crop}",
+        f"{config.schedule.kind} {config.schedule.learning_rate:g}",
+        f"{config.total_steps // STEPS_PER_EPOCH} epochs",
+    ]
+    if loss.contrastive_weight:
+        parts.append(f"L_cl from epoch {loss.contrastive_start // STEPS_PER_EPOCH}")
+    return ", ".join(parts)

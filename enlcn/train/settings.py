@@ -1,0 +1,111 @@
+"""Configs as plain values: dictionaries for files, `key=value` for the command line, both checked by type."""
+
+import types
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, fields, is_dataclass
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from enlcn.errors import UserError
+
+Config = TypeVar("Config")
+_BOOLEANS = dict.fromkeys(("true", "on", "yes", "1"), True) | dict.fromkeys(("false", "off", "no", "0"), False)
+
+
+def to_plain(config: Any) -> dict[str, Any]:
+    """A dictionary fit for JSON."""
+    return asdict(config)
+
+
+def from_plain(kind: type[Config], values: Mapping[str, Any]) -> Config:
+    """The inverse of `to_plain`, also after JSON made lists of tuples; missing fields take their defaults."""
+    hints = get_type_hints(kind)
+    for name in values:
+        if name not in hints:
+            raise UserError(f"unknown setting '{name}'; choose from {', '.join(hints)}")
+    return kind(**{name: _restored(hints[name], value) for name, value in values.items()})
+
+
+def setting_names(config: Any, prefix: str = "") -> dict[str, Any]:
+    """Dotted name -> value of every setting, in order."""
+    names: dict[str, Any] = {}
+    for entry in fields(config):
+        value = getattr(config, entry.name)
+        names |= setting_names(value, f"{prefix}{entry.name}.") if is_dataclass(value) else {prefix + entry.name: value}
+    return names
+
+
+def apply_settings(config: Config, settings: Iterable[str]) -> Config:
+    """`config` changed by texts such as "loss.num_rows=16" or "model.attention.kind=nla".
+
+    >>> from enlcn.train.config import TrainConfig
+    >>> apply_settings(TrainConfig(), ["loss.num_rows=16"]).loss.num_rows
+    16
+    """
+    names = setting_names(config)
+    values = to_plain(config)
+    for setting in settings:
+        name, separator, text = (part.strip() for part in setting.partition("="))
+        if not separator:
+            raise UserError(f"'{setting}' is no setting; give key=value, for example data.batch_size=32")
+        if name not in names:
+            raise UserError(f"unknown setting '{name}'; choose from {', '.join(names)}")
+        _put(values, config, name, text)
+    # Built once, at the end: settings that only fit together may come in any order.
+    return from_plain(type(config), values)
+
+
+def differences(old: Any, new: Any) -> list[str]:
+    """Dotted names of the settings that differ."""
+    new_values = setting_names(new)
+    return [name for name, value in setting_names(old).items() if new_values[name] != value]
+
+
+def _put(values: dict[str, Any], config: Any, name: str, text: str) -> None:
+    """Parse `text` as the type of the field called `name` and write it into the nested `values`."""
+    *folders, last = name.split(".")
+    for folder in folders:
+        values, config = values[folder], getattr(config, folder)
+    hint = get_type_hints(type(config))[last]
+    try:
+        values[last] = _parsed(hint, text)
+    except ValueError:
+        raise UserError(f"{name} is '{text}'; expected {_described(hint)}") from None
+
+
+def _parsed(hint: Any, text: str) -> Any:
+    if _is_union(hint):
+        if text.lower() == "none":
+            return None
+        return _parsed(next(option for option in get_args(hint) if option is not types.NoneType), text)
+    if get_origin(hint) is tuple:
+        item = get_args(hint)[0]
+        return tuple(_parsed(item, part.strip()) for part in text.strip("()[]").split(",") if part.strip())
+    if hint is bool:
+        if text.lower() not in _BOOLEANS:
+            raise ValueError(text)
+        return _BOOLEANS[text.lower()]
+    if hint is int:
+        value = float(text)  # 1e5 is a number of steps, too
+        if value != int(value):
+            raise ValueError(text)
+        return int(value)
+    return hint(text)
+
+
+def _restored(hint: Any, value: Any) -> Any:
+    if is_dataclass(hint):
+        return from_plain(hint, value)  # type: ignore[arg-type]
+    return tuple(value) if get_origin(hint) is tuple else value
+
+
+def _described(hint: Any) -> str:
+    if _is_union(hint):
+        return " or ".join(_described(option) for option in get_args(hint))
+    if get_origin(hint) is tuple:
+        return f"several of {_described(get_args(hint)[0])}, with commas between"
+    words = {int: "a whole number", float: "a number", bool: "true or false", types.NoneType: "none"}
+    return words.get(hint, "a text")
+
+
+def _is_union(hint: Any) -> bool:
+    return get_origin(hint) in (Union, types.UnionType)

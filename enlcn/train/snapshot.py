@@ -1,0 +1,154 @@
+"""The whole state of a run in one file, complete or not at all, and the run folder that holds such files.
+
+RUN/config.json, metrics.jsonl, model.safetensors, checkpoints/{last,best,step-N}.pt. Which batch comes next is a
+function of seed and step, so the step is the data order.
+"""
+
+import json
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from enlcn.errors import UserError
+from enlcn.files import atomic_write
+from enlcn.train.config import TrainConfig
+from enlcn.train.settings import from_plain, to_plain
+from enlcn.train.step import TrainStep
+
+FORMAT = "enlcn-training"
+FORMAT_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """What is stored.
+
+    Attributes:
+        config: the run.
+        step: steps done.
+        elapsed: seconds of the budget used.
+        skipped: steps that had no effect.
+        best_psnr: the highest validation PSNR so far, None before the first.
+        data_key: of the images trained on.
+        network: weights and F, under our names.
+        average: the running sums of the weights' average, in the order of the parameters; None without.
+        optimizer: Adam's state.
+        random_states: torch's generators, by device ("cpu", "cuda:0").
+    """
+
+    config: TrainConfig
+    step: int
+    elapsed: float
+    skipped: int
+    best_psnr: float | None
+    data_key: str
+    network: dict[str, Tensor]
+    average: list[Tensor] | None
+    optimizer: dict[str, Any]
+    random_states: dict[str, Tensor]
+
+    def restore(self, state: TrainStep) -> None:
+        """Put everything back where `take` found it."""
+        state.network.load_state_dict(self.network)
+        state.optimizer.load_state_dict(self.optimizer)
+        for group in state.optimizer.param_groups:
+            group["lr"] = state.learning_rate  # the tensor that captured graphs read
+        if state.average is not None and self.average is not None:
+            for kept, stored in zip(state.average.sums, self.average, strict=True):
+                kept.copy_(stored)
+        state.skip_to(self.step, self.skipped)
+        for name, random_state in self.random_states.items():
+            if name == "cpu":
+                torch.set_rng_state(random_state)
+            elif torch.cuda.is_available() and int(name.removeprefix("cuda:")) < torch.cuda.device_count():
+                torch.cuda.set_rng_state(random_state, name)
+
+
+def take(state: TrainStep, *, elapsed: float, best_psnr: float | None, data_key: str) -> Snapshot:
+    """The state of a run between two steps; tensors are not copied."""
+    random_states = {"cpu": torch.get_rng_state()}
+    if state.device.type == "cuda":
+        random_states[str(state.device)] = torch.cuda.get_rng_state(state.device)
+    return Snapshot(
+        config=state.config,
+        step=state.step,
+        elapsed=elapsed,
+        skipped=state.read_skipped(),
+        best_psnr=best_psnr,
+        data_key=data_key,
+        network=state.network.state_dict(),
+        average=state.average.sums if state.average is not None else None,
+        optimizer=state.optimizer.state_dict(),
+        random_states=random_states,
+    )
+
+
+def is_snapshot(path: Path) -> bool:
+    """Whether `path` is one of these files."""
+    if path.suffix != ".pt" or not path.is_file():
+        return False
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception:  # a damaged pickle makes its reader raise anything
+        return False
+    return isinstance(content, dict) and content.get("format") == FORMAT
+
+
+def load_snapshot(path: Path) -> Snapshot:
+    """Read a file that `RunFolder.save` wrote."""
+    try:
+        values = torch.load(path, map_location="cpu", weights_only=True)
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such training checkpoint") from None
+    except Exception as error:  # a damaged pickle makes its reader raise anything
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise UserError(f"{path}: not a readable training checkpoint ({reason})") from None
+    if not isinstance(values, dict) or values.pop("format", None) != FORMAT:
+        raise UserError(f"{path}: not a training checkpoint")
+    version = values.pop("version")
+    if version != FORMAT_VERSION:
+        raise UserError(f"{path}: training checkpoint of version {version}, this program reads {FORMAT_VERSION}")
+    return Snapshot(**{**values, "config": from_plain(TrainConfig, json.loads(values["config"]))})
+
+
+class RunFolder:
+    """Where a run keeps its files."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        self.metrics = path / "metrics.jsonl"
+        self.model = path / "model.safetensors"
+        self.checkpoints = path / "checkpoints"
+        self.last = self.checkpoints / "last.pt"
+        self.best = self.checkpoints / "best.pt"
+
+    def kept(self, step: int) -> Path:
+        """The checkpoint that stays, of a step."""
+        return self.checkpoints / f"step-{step}.pt"
+
+    def save(self, snapshot: Snapshot) -> None:
+        """Replace checkpoints/last."""
+        content = {field: getattr(snapshot, field) for field in vars(snapshot)}
+        content |= {"config": json.dumps(to_plain(snapshot.config)), "format": FORMAT, "version": FORMAT_VERSION}
+        with atomic_write(self.last, overwrite=True) as temporary:
+            torch.save(content, temporary)
+
+    def keep_last_as(self, path: Path) -> None:
+        """Give checkpoints/last a second name that the next save does not touch."""
+        temporary = path.with_name(f".{path.name}")
+        temporary.unlink(missing_ok=True)
+        try:
+            os.link(self.last, temporary)
+        except OSError:  # a file system without hard links
+            shutil.copyfile(self.last, temporary)
+        temporary.replace(path)
+
+    def write_config(self, config: TrainConfig) -> None:
+        """config.json, for people."""
+        with atomic_write(self.path / "config.json", overwrite=True) as temporary:
+            temporary.write_text(json.dumps(to_plain(config), indent=2) + "\n")

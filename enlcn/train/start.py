@@ -1,0 +1,165 @@
+"""Starting a run or going on with one: images, network, checkpoint, and then the loop."""
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from rich.console import Console
+
+from enlcn.data.counter_random import derive_seed
+from enlcn.data.shards import ImageFile, PackedImages, default_cache, find_images, load_packed
+from enlcn.errors import UserError
+from enlcn.models.backbone import SRNetwork
+from enlcn.train.config import TrainConfig
+from enlcn.train.distributed import Ranks, processes
+from enlcn.train.loop import Outcome, Run
+from enlcn.train.reporting import Reports, open_reports
+from enlcn.train.schedule import follows_budget
+from enlcn.train.settings import differences
+from enlcn.train.snapshot import RunFolder, Snapshot, load_snapshot
+from enlcn.train.step import set_up_backends
+from enlcn.train.stopping import StopRequest
+from enlcn.train.validation import HeldOutImage, load_held_out
+from enlcn.train.warm_start import warm_start
+
+log = logging.getLogger(__name__)
+_WEIGHT_STREAM = 3
+# What may change when a run goes on: how it is computed and watched, and where it ends.
+_FREE_SETTINGS = (
+    "total_steps",
+    "schedule.clock",
+    "engine.",
+    "data.placement",
+    "optimizer.max_bad_steps",
+    "cadence.log",
+    "cadence.validat",
+    "cadence.checkpoint",
+    "cadence.keep",
+)
+
+
+@dataclass(frozen=True)
+class Job:
+    """A run and its surroundings.
+
+    Attributes:
+        config: what to train.
+        data: folder or tar of training images.
+        out: RUN, the folder of the run.
+        budget: seconds from the start, all attempts together, loading and compiling counted in; None for no limit.
+        validation: images to validate on; where None, the part of `data` that is held out, if any.
+        init: weights to start from.
+        device: "auto", "cpu", "cuda" …
+        cache: folder for decoded images; None for the user's.
+        resume: go on from RUN's last checkpoint; otherwise one there is an error.
+        tensorboard: None writes it where it is installed.
+    """
+
+    config: TrainConfig
+    data: Path
+    out: Path
+    budget: float | None = None
+    validation: Path | None = None
+    init: Path | None = None
+    device: str = "auto"
+    cache: Path | None = None
+    resume: bool = True
+    tensorboard: bool | None = None
+
+
+def train(job: Job, *, console: Console | None = None, progress: Callable[[int, int], None] | None = None) -> Outcome:
+    """Train as `job` says. Under torchrun, every process calls this.
+
+    Args:
+        job: the run.
+        console: where the live line goes; None for none.
+        progress: called with (done, total) while images are decoded.
+    """
+    started = time.monotonic()
+    if job.budget is not None and job.budget <= 0:
+        raise UserError("the budget must be positive")
+    with processes(job.device) as ranks, StopRequest() as stop:
+        folder = RunFolder(job.out)
+        snapshot = _snapshot_of(job, folder)
+        set_up_backends(job.config.engine, ranks.device)
+        images = _load_images(job, ranks, progress)
+        held_out = _load_held_out(job) if ranks.is_main else []
+        if snapshot is not None and snapshot.data_key != images.key:
+            log.warning("the training images differ from those this run began with")
+        network = _initial_network(job, snapshot).to(ranks.device)
+        reports = _open_reports(job, ranks, snapshot, console)
+        try:
+            if ranks.is_main:
+                folder.write_config(job.config)
+            run = Run(
+                job.config,
+                network,
+                images,
+                held_out,
+                ranks,
+                folder,
+                reports,
+                started=started,
+                budget=job.budget,
+                snapshot=snapshot,
+            )
+            return run.until_done(stop)
+        finally:
+            reports.close()
+
+
+def _snapshot_of(job: Job, folder: RunFolder) -> Snapshot | None:
+    if not folder.last.exists():
+        return None
+    if not job.resume:
+        raise UserError(f"{job.out}: holds a run already; choose another folder, or go on with it without --no-resume")
+    snapshot = load_snapshot(folder.last)
+    changed = [name for name in differences(snapshot.config, job.config) if not name.startswith(_FREE_SETTINGS)]
+    if changed:
+        raise UserError(f"{job.out}: holds a run with other settings ({', '.join(changed)}); choose another folder")
+    log.info("going on from step %d", snapshot.step)
+    return snapshot
+
+
+def _load_images(job: Job, ranks: Ranks, progress: Callable[[int, int], None] | None) -> PackedImages:
+    """The main process fills the cache, the others then find it full."""
+    files = find_images(job.data)
+    cache = job.cache or default_cache()
+    if not ranks.is_main:
+        ranks.wait_for_all()
+    images = load_packed(files, job.config.model.scale, cache, progress=progress)
+    if ranks.is_main:
+        ranks.wait_for_all()
+        pixels = images.hr.shape[0] / 1e6
+        log.info("%d images of %.1f megapixels in all, %d skipped", len(images.names), pixels, len(images.skipped))
+    return images
+
+
+def _load_held_out(job: Job) -> list[HeldOutImage]:
+    files: list[ImageFile] = find_images(job.validation, "all") if job.validation else find_images(job.data, "held-out")
+    if not files:
+        if job.validation:
+            raise UserError(f"{job.validation}: there are no images to validate on")
+        log.warning("no images are held out: nothing will be validated; give some with --val")
+        return []
+    cadence = job.config.cadence
+    return load_held_out(files, job.config.model.scale, limit=cadence.validation_images, crop=cadence.validation_crop)
+
+
+def _initial_network(job: Job, snapshot: Snapshot | None) -> SRNetwork:
+    torch.manual_seed(derive_seed(job.config.seed, _WEIGHT_STREAM))
+    network = SRNetwork(job.config.model)
+    if job.init is not None and snapshot is None:
+        left_out = warm_start(network, job.init)
+        log.info("started from %s%s", job.init, f", all but {', '.join(left_out)}" if left_out else "")
+    return network
+
+
+def _open_reports(job: Job, ranks: Ranks, snapshot: Snapshot | None, console: Console | None) -> Reports:
+    if not ranks.is_main:
+        return Reports([])
+    total = None if follows_budget(job.config, job.budget) else job.config.total_steps
+    return open_reports(job.out, snapshot.step if snapshot else -1, total, console, job.tensorboard)

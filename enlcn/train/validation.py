@@ -1,0 +1,74 @@
+"""PSNR on held-out images while training: LR by MATLAB's resize, 8-bit results, Y without the border."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from enlcn.data.image_io import to_float, to_uint8
+from enlcn.data.resize import imresize_torch
+from enlcn.data.shards import ImageFile, crop_to_multiple, decode
+from enlcn.errors import UserError
+from enlcn.metrics.psnr import psnr
+from enlcn.models.backbone import SRNetwork
+
+
+@dataclass(frozen=True)
+class HeldOutImage:
+    """lr (1, 3, H, W) and hr (1, 3, sH, sW), uint8."""
+
+    name: str
+    lr: Tensor
+    hr: Tensor
+
+
+@dataclass(frozen=True)
+class Validation:
+    """Mean PSNR in dB, and the first image's result (1, 3, sH, sW), uint8, to look at."""
+
+    psnr: float
+    sample: Tensor
+
+
+def load_held_out(
+    files: Sequence[ImageFile], scale: int, *, limit: int | None = None, crop: int | None = None
+) -> list[HeldOutImage]:
+    """Decode images to validate on, with LR made from them.
+
+    Args:
+        files: see `find_images`.
+        scale: s.
+        limit: at most so many, spread evenly over `files`.
+        crop: keep only the centre, of this LR side.
+    """
+    if not files:
+        raise UserError("there are no images to validate on")
+    if limit is not None and limit < len(files):
+        files = [files[index * len(files) // limit] for index in range(limit)]
+    images = []
+    for file in files:
+        try:
+            hr = crop_to_multiple(decode(file), scale)
+        except Exception as error:  # Pillow's readers let through whatever Python raised in them
+            raise UserError(f"{file.name}: cannot be validated on ({error})") from None
+        planes = _centre(torch.from_numpy(hr.copy()).permute(2, 0, 1), crop * scale if crop else None, scale)
+        images.append(HeldOutImage(file.name, imresize_torch(planes, 1 / scale)[None], planes[None]))
+    return images
+
+
+@torch.no_grad()
+def validate(network: SRNetwork, images: Sequence[HeldOutImage], device: torch.device) -> Validation:
+    """Mean PSNR of `network`, which must be on `device`, in float32."""
+    scale = network.config.scale
+    results = [to_uint8(network(to_float(image.lr.to(device)))).cpu() for image in images]
+    scores = [psnr(sr, image.hr, shave=scale) for sr, image in zip(results, images, strict=True)]
+    return Validation(sum(scores) / len(scores), results[0])
+
+
+def _centre(planes: Tensor, side: int | None, scale: int) -> Tensor:
+    """The middle `side` x `side` of (3, H, W), starting at a multiple of the scale."""
+    if side is None:
+        return planes
+    top, left = ((max(0, length - side) // 2 // scale) * scale for length in planes.shape[-2:])
+    return planes[:, top : top + side, left : left + side]

@@ -1,0 +1,67 @@
+"""Starting from another network's weights: any checkpoint of ours or the authors', a training checkpoint too."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from enlcn.checkpoint import read
+from enlcn.config import ModelConfig
+from enlcn.errors import UserError
+from enlcn.models.backbone import SRNetwork
+from enlcn.train.averaging import WeightAverage
+from enlcn.train.snapshot import is_snapshot, load_snapshot
+
+_TAIL = "upsampler."
+
+
+def warm_start(network: SRNetwork, path: Path) -> list[str]:
+    """Load the weights of `path`; those of another scale without the upsampler, which stays as initialised.
+
+    Returns:
+        The names that were left out.
+    """
+    config, state = _read(path)
+    target = network.state_dict()
+    same_tail = config.scale == network.config.scale and config.upsampler == network.config.upsampler
+    wanted = {name for name in target if same_tail or not name.startswith(_TAIL)}
+    for name in sorted(wanted):
+        if name not in state:
+            raise UserError(f"{path}: cannot start from it: it has no '{name}', so it is another kind of network")
+        if state[name].shape != target[name].shape:
+            shapes = f"{tuple(state[name].shape)}, expected {tuple(target[name].shape)}"
+            raise UserError(f"{path}: cannot start from it: '{name}' has shape {shapes}")
+    network.load_state_dict(target | {name: state[name] for name in wanted})
+    return sorted(set(target) - wanted)
+
+
+def averaged_state(path: Path) -> tuple[ModelConfig, dict[str, Tensor]]:
+    """Config and weights of a training checkpoint: the average where the run keeps one."""
+    snapshot = load_snapshot(path)
+    network = SRNetwork(snapshot.config.model)
+    network.load_state_dict(snapshot.network)
+    decay = snapshot.config.optimizer.ema_decay
+    if snapshot.average is not None and decay is not None:
+        average = WeightAverage(network.parameters(), decay)
+        average.sums = snapshot.average
+        average.copy_to(network.parameters(), snapshot.step)
+    return snapshot.config.model, network.state_dict()
+
+
+def network_of(path: Path) -> SRNetwork:
+    """The network that a training checkpoint holds, ready to be saved on its own."""
+    config, state = averaged_state(path)
+    network = SRNetwork(config)
+    network.load_state_dict(state)
+    return network.eval()
+
+
+def _read(path: Path) -> tuple[ModelConfig, Mapping[str, Tensor]]:
+    if is_snapshot(path):
+        return averaged_state(path)
+    checkpoint = read(path)
+    # Files may leave out directions that only hashing needs; fresh ones do as well.
+    with torch.random.fork_rng(devices=[]):
+        fresh = SRNetwork(checkpoint.config).state_dict()
+    return checkpoint.config, fresh | dict(checkpoint.state)

@@ -1,0 +1,134 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from enlcn.data.image_io import to_float
+from enlcn.data.patches import DevicePatches, HostPatches, ImageTable, Sampling, choose_crops, open_patches
+from enlcn.data.shards import PackedImages
+from enlcn.errors import UserError
+
+CPU = torch.device("cpu")
+SIZES = [(9, 14), (20, 11), (16, 16)]
+
+
+def make_set(scale=2, sizes=SIZES):
+    """HR and LR whose bytes say where they are: (image, row, column), HR at the LR pixel it belongs to."""
+    lr, hr = [], []
+    for index, (height, width) in enumerate(sizes):
+        rows, columns = np.meshgrid(np.arange(height), np.arange(width), indexing="ij")
+        small = np.stack([np.full_like(rows, index), rows, columns], -1).astype(np.uint8)
+        lr.append(small.reshape(-1, 3))
+        hr.append(small.repeat(scale, 0).repeat(scale, 1).reshape(-1, 3))
+    heights, widths = (torch.tensor(column) for column in zip(*sizes, strict=True))
+    return PackedImages(
+        scale=scale,
+        lr=torch.from_numpy(np.concatenate(lr)),
+        hr=torch.from_numpy(np.concatenate(hr)),
+        heights=heights,
+        widths=widths,
+        offsets=(heights * widths).cumsum(0) - heights * widths,
+        names=tuple(map(str, range(len(sizes)))),
+        skipped=(),
+        key="",
+    )
+
+
+def draw(sampling, step=0, images=None):
+    lr, hr = DevicePatches(images or make_set(), sampling, CPU).draw(torch.tensor(step))
+    return (lr * 255).round().int(), (hr * 255).round().int()
+
+
+@pytest.mark.parametrize("scale", [2, 3, 4])
+def test_hr_lies_exactly_over_lr(scale):
+    lr, hr = draw(Sampling(5, 256), images=make_set(scale))
+    assert hr.shape == (256, 3, 5 * scale, 5 * scale)
+    assert torch.equal(hr, lr.repeat_interleave(scale, 2).repeat_interleave(scale, 3))
+
+
+def test_crops_are_connected_squares_in_all_eight_orientations():
+    lr, _ = draw(Sampling(4, 512))
+    seen = set()
+    for _, rows, columns in lr:
+        down = (int(rows[1, 0] - rows[0, 0]), int(columns[1, 0] - columns[0, 0]))
+        right = (int(rows[0, 1] - rows[0, 0]), int(columns[0, 1] - columns[0, 0]))
+        seen.add((down, right))
+        i, j = torch.meshgrid(torch.arange(4), torch.arange(4), indexing="ij")
+        assert torch.equal(rows, rows[0, 0] + i * down[0] + j * right[0])
+        assert torch.equal(columns, columns[0, 0] + i * down[1] + j * right[1])
+    assert len(seen) == 8
+    assert all({abs(a) + abs(b) for a, b in pair} == {1} for pair in seen)
+
+
+def test_without_augmentation_nothing_is_turned():
+    lr, _ = draw(Sampling(4, 64, augment=False))
+    assert (lr[:, 1, 1:] - lr[:, 1, :-1] == 1).all()
+    assert (lr[:, 2, :, 1:] - lr[:, 2, :, :-1] == 1).all()
+
+
+def test_images_are_drawn_by_area_and_positions_evenly():
+    sizes = [(8, 8), (32, 32)]
+    crops = choose_crops(ImageTable.of(make_set(sizes=sizes), 4, CPU), Sampling(4, 40_000), torch.tensor(0))
+    share = (crops.image == 1).double().mean().item()
+    expected = 1024 / (1024 + 64)
+    assert share == pytest.approx(expected, abs=4 * (expected * (1 - expected) / 40_000) ** 0.5)
+    tops = torch.bincount(crops.top[crops.image == 1], minlength=29)
+    assert len(tops) == 29
+    assert tops.min() > 0.8 * tops.double().mean()
+
+
+def test_the_draw_is_a_function_of_seed_and_step_alone():
+    first = draw(Sampling(6, 16, seed=5), step=123)
+    draw(Sampling(6, 16, seed=5), step=7)
+    again = draw(Sampling(6, 16, seed=5), step=123)
+    assert torch.equal(first[1], again[1])
+    assert not torch.equal(first[1], draw(Sampling(6, 16, seed=5), step=124)[1])
+    assert not torch.equal(first[1], draw(Sampling(6, 16, seed=6), step=123)[1])
+
+
+def test_processes_share_the_global_batch():
+    whole = draw(Sampling(6, 12), step=9)
+    parts = [draw(Sampling(6, 12, rank=rank, world_size=3), step=9) for rank in range(3)]
+    for position in (0, 1):
+        assert torch.equal(whole[position], torch.cat([part[position] for part in parts]))
+    with pytest.raises(UserError, match="12 cannot be shared evenly by 5"):
+        Sampling(6, 12, world_size=5)
+
+
+def test_host_memory_gives_the_same_batches():
+    sampling = Sampling(6, 8, seed=1)
+    on_device, on_host = DevicePatches(make_set(), sampling, CPU), HostPatches(make_set(), sampling, CPU)
+    for step in (0, 1, 2, 50, 51, 3):
+        on_host.prepare(step)
+        for ours, theirs in zip(on_host.draw(torch.tensor(step)), on_device.draw(torch.tensor(step)), strict=True):
+            assert torch.equal(ours, theirs)
+
+
+def test_placement_is_obeyed():
+    assert isinstance(open_patches(make_set(), Sampling(6, 8), CPU), DevicePatches)
+    assert isinstance(open_patches(make_set(), Sampling(6, 8), CPU, "host"), HostPatches)
+    with pytest.raises(UserError, match="unknown placement 'moon'; choose from auto, device, host"):
+        open_patches(make_set(), Sampling(6, 8), CPU, "moon")
+
+
+def test_images_below_one_crop_are_named_and_never_drawn(caplog):
+    lr, _ = draw(Sampling(11, 64))
+    assert set(lr[:, 0, 0, 0].tolist()) == {1, 2}
+    assert "left out, being smaller than one crop: 0" in caplog.text
+    with pytest.raises(UserError, match="none of the 3 images is as large as one crop, 48x48"):
+        draw(Sampling(24, 4))
+
+
+def test_batches_are_channels_last_floats():
+    images = make_set()
+    lr, hr = DevicePatches(images, Sampling(6, 8), CPU).draw(torch.tensor(0))
+    assert lr.dtype == hr.dtype == torch.float32
+    assert hr.is_contiguous(memory_format=torch.channels_last)
+    assert hr.max() <= to_float(images.hr).max()
+
+
+@pytest.mark.parametrize("broken", [{"crop": 0}, {"batch_size": 0}])
+def test_empty_batches_are_refused(broken):
+    with pytest.raises(UserError, match="at least 1"):
+        replace(Sampling(6, 8), **broken)

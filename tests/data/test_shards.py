@@ -1,0 +1,159 @@
+import io
+import tarfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from enlcn.data import shards
+from enlcn.data.resize import imresize
+from enlcn.data.shards import find_images, load_packed
+from enlcn.errors import UserError
+
+
+def noise(height, width, seed=0):
+    return np.random.default_rng(seed).integers(0, 256, (height, width, 3), dtype=np.uint8)
+
+
+def write(path: Path, pixels=None, **options):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(noise(20, 30) if pixels is None else pixels).save(path, **options)
+
+
+def write_tar(path: Path, names, size=(24, 36)):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(path, "w") as tar:
+        for seed, name in enumerate(names):
+            data = io.BytesIO()
+            Image.fromarray(noise(*size, seed)).save(data, Path(name).suffix[1:].upper())
+            info = tarfile.TarInfo(name)
+            info.size = data.tell()
+            tar.addfile(info, io.BytesIO(data.getvalue()))
+
+
+def names(files):
+    return [file.name for file in files]
+
+
+def image_of(packed, index):
+    """(lr, hr) as arrays, cut out of the flat buffers."""
+    height, width, offset = (int(t[index]) for t in (packed.heights, packed.widths, packed.offsets))
+    s = packed.scale
+    lr = packed.lr[offset : offset + height * width].view(height, width, 3)
+    hr = packed.hr[s * s * offset : s * s * (offset + height * width)].view(s * height, s * width, 3)
+    return lr.numpy(), hr.numpy()
+
+
+def test_folders_are_walked_and_what_is_no_image_is_left(tmp_path):
+    for name in ("b.png", "deep/er/a.JPG", "deep/c.webp", "x.avif"):
+        write(tmp_path / name)
+    (tmp_path / "sources.csv").write_text("no image")
+    write(tmp_path / ".hidden" / "d.png")
+    assert names(find_images(tmp_path)) == ["b.png", "deep/c.webp", "deep/er/a.JPG", "x.avif"]
+
+
+def test_div2k_layout(tmp_path):
+    write(tmp_path / "DIV2K_train_HR" / "0001.png")
+    write(tmp_path / "DIV2K_train_LR_bicubic" / "X2" / "0001x2.png")
+    write(tmp_path / "DIV2K_valid_HR" / "0801.png")
+    write(tmp_path / "DIV2K_valid_LR_bicubic" / "X2" / "0801x2.png")
+    assert names(find_images(tmp_path)) == ["DIV2K_train_HR/0001.png"]
+    assert names(find_images(tmp_path, "held-out")) == ["DIV2K_valid_HR/0801.png"]
+    assert names(find_images(tmp_path / "DIV2K_valid_HR")) == ["0801.png"]
+
+
+def test_shards_and_the_held_out_one(tmp_path):
+    write_tar(tmp_path / "train-00.tar", ["a.png", "deep/b.jpeg", "valley.png"])
+    write_tar(tmp_path / "train-01.tar", ["c.webp"])
+    write_tar(tmp_path / "val.tar", ["d.png"])
+    expected = ["train-00.tar/a.png", "train-00.tar/deep/b.jpeg", "train-00.tar/valley.png", "train-01.tar/c.webp"]
+    assert names(find_images(tmp_path)) == expected
+    assert names(find_images(tmp_path, "held-out")) == ["val.tar/d.png"]
+    assert names(find_images(tmp_path / "val.tar")) == ["val.tar/d.png"]
+    assert len(find_images(tmp_path, "all")) == 5
+
+
+@pytest.mark.parametrize("scale", [2, 3, 4])
+def test_pixels_are_the_cropped_file_and_its_matlab_resize(tmp_path, scale):
+    originals = [noise(25, 31, 1), noise(50, 40, 2)]
+    for index, pixels in enumerate(originals):
+        write(tmp_path / "set" / f"{index}.png", pixels)
+    packed = load_packed(find_images(tmp_path / "set"), scale, tmp_path / "cache", workers=2)
+    for index, pixels in enumerate(originals):
+        height, width = (length // scale * scale for length in pixels.shape[:2])
+        lr, hr = image_of(packed, index)
+        assert np.array_equal(hr, pixels[:height, :width])
+        assert np.array_equal(lr, imresize(pixels[:height, :width], 1 / scale))
+
+
+def test_tar_members_and_every_format_decode(tmp_path):
+    members = ["a.png", "b.jpeg", "c.webp", "d.avif"]
+    write_tar(tmp_path / "set.tar", members)
+    packed = load_packed(find_images(tmp_path / "set.tar"), 2, tmp_path / "cache")
+    assert packed.names == tuple(f"set.tar/{name}" for name in members)
+    assert np.array_equal(image_of(packed, 0)[1], noise(24, 36, 0))
+    assert not packed.skipped
+
+
+def test_bad_files_are_named_and_left_out(tmp_path, caplog):
+    write(tmp_path / "set" / "good.png")
+    (tmp_path / "set" / "bad.png").write_bytes(b"no image at all")
+    truncated = (tmp_path / "set" / "good.png").read_bytes()[:300]
+    (tmp_path / "set" / "cut.png").write_bytes(truncated)
+    write(tmp_path / "set" / "dot.png", noise(1, 9))
+    packed = load_packed(find_images(tmp_path / "set"), 2, tmp_path / "cache")
+    assert packed.names == ("good.png",)
+    assert sorted(reason.split(":")[0] for reason in packed.skipped) == ["bad.png", "cut.png", "dot.png"]
+    assert "skipped bad.png" in caplog.text
+
+
+def test_the_second_time_comes_from_the_cache(tmp_path, monkeypatch):
+    write(tmp_path / "set" / "a.png")
+    files = find_images(tmp_path / "set")
+    seen = []
+    first = load_packed(files, 2, tmp_path / "cache", progress=lambda done, total: seen.append((done, total)))
+    assert seen == [(1, 1)]
+    monkeypatch.setattr(shards, "_decode_pair", lambda *_: pytest.fail("decoded again"))
+    second = load_packed(files, 2, tmp_path / "cache")
+    assert torch.equal(first.hr, second.hr)
+    assert [path.name for path in (tmp_path / "cache").iterdir()] == [first.key]
+
+
+def test_a_changed_file_and_a_damaged_cache_are_decoded_again(tmp_path):
+    write(tmp_path / "set" / "a.png", noise(20, 30, 1))
+    first = load_packed(find_images(tmp_path / "set"), 2, tmp_path / "cache")
+    (tmp_path / "cache" / first.key / "hr").write_bytes(b"short")
+    repaired = load_packed(find_images(tmp_path / "set"), 2, tmp_path / "cache")
+    assert np.array_equal(image_of(repaired, 0)[1], noise(20, 30, 1))
+    write(tmp_path / "set" / "a.png", noise(20, 30, 2))
+    changed = load_packed(find_images(tmp_path / "set"), 2, tmp_path / "cache")
+    assert changed.key != first.key
+    assert np.array_equal(image_of(changed, 0)[1], noise(20, 30, 2))
+
+
+def test_errors_say_what_is_missing(tmp_path):
+    with pytest.raises(UserError, match="no such folder"):
+        find_images(tmp_path / "absent")
+    (tmp_path / "broken.tar").write_bytes(b"x" * 2000)
+    with pytest.raises(UserError, match=r"broken\.tar: not a readable"):
+        find_images(tmp_path / "broken.tar")
+    with pytest.raises(UserError, match="no images to train on"):
+        load_packed([], 2, tmp_path / "cache")
+    (tmp_path / "set").mkdir()
+    (tmp_path / "set" / "bad.png").write_bytes(b"?")
+    with pytest.raises(UserError, match=r"none of the 1 images.*bad\.png"):
+        load_packed(find_images(tmp_path / "set"), 2, tmp_path / "cache")
+    (tmp_path / "file").write_text("")
+    write(tmp_path / "good" / "a.png")
+    with pytest.raises(UserError, match="cache cannot be written"):
+        load_packed(find_images(tmp_path / "good"), 2, tmp_path / "file" / "cache")
+
+
+def test_the_real_shards_hold_what_they_should(data_dir):
+    files = find_images(data_dir / "train")
+    held_out = find_images(data_dir / "train", "held-out")
+    assert len(files) == 1176
+    assert len(held_out) == 24
+    assert shards.decode(held_out[0]).ndim == 3

@@ -1,0 +1,106 @@
+import json
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+import typer
+from PIL import Image
+from typer.testing import CliRunner
+
+from enlcn.cli import plot, train
+from enlcn.errors import MissingExtraError, UserError
+from enlcn.train.plot import plot_runs
+from enlcn.train.recipes import RECIPES
+from enlcn.train.settings import apply_settings
+from tests.train.conftest import TINY, as_options
+
+app = typer.Typer(pretty_exceptions_enable=False)
+app.command("train")(train.train)
+app.command("plot")(plot.plot)
+app.command("export-weights")(train.export_weights)
+app.command("join-weights")(train.join_weights)
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments], catch_exceptions=True)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory, pictures, cache):
+    out = tmp_path_factory.mktemp("runs") / "first"
+    result = run(
+        "train", "cpu-x2", "--data", pictures, "--out", out, "--cache", cache, "--device", "cpu", *as_options(TINY)
+    )
+    assert result.exit_code == 0, result.output
+    assert f"written: {out / 'model.safetensors'}" in result.output.replace("\n", "")
+    return out
+
+
+def test_list_names_every_recipe():
+    result = run("train", "--list")
+    for name in ("paper-x4", "modern-enlcn-small-x2", "ablation-amplification-k-6", "cpu-x2"):
+        assert name in result.output
+
+
+def test_show_prints_settings_that_set_takes_back():
+    printed = run("train", "paper-x3", "--set", "data.batch_size=8", "--steps", 50, "--seed", 3, "--show").output
+    shown = apply_settings(RECIPES["cpu-x2"], printed.splitlines())
+    paper = RECIPES["paper-x3"]
+    schedule = replace(paper.schedule, clock="steps")
+    assert shown == replace(paper, data=replace(paper.data, batch_size=8), schedule=schedule, total_steps=50, seed=3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "which recipe"),
+        (["paper-x9"], "unknown recipe"),
+        (["paper-x4", "--set", "nonsense=1"], "unknown setting"),
+        (["paper-x4"], "--data"),
+        (["paper-x4", "--data", "/absent", "--out", "/absent/run", "--device", "warp"], "unknown device"),
+    ],
+)
+def test_mistakes_are_user_errors(arguments, message):
+    result = run("train", *arguments)
+    assert isinstance(result.exception, UserError)
+    assert message in str(result.exception)
+
+
+def test_weights_are_exported_split_and_joined(finished, tmp_path):
+    target = tmp_path / "small.safetensors"
+    assert run("export-weights", finished, target, "--dtype", "bf16", "--split", 0.005).exit_code == 0
+    assert target.stat().st_size < (finished / "model.safetensors").stat().st_size
+    original = target.read_bytes()
+    target.unlink()
+    assert run("join-weights", tmp_path / "small.safetensors.parts.json").exit_code == 0
+    assert target.read_bytes() == original
+    assert isinstance(run("export-weights", finished, target, "--dtype", "int8").exception, UserError)
+
+
+def test_curves_of_several_runs_become_one_picture(finished, tmp_path):
+    second = tmp_path / "second"
+    second.mkdir()
+    lines = [json.loads(line) for line in (finished / "metrics.jsonl").read_text().splitlines()]
+    (second / "metrics.jsonl").write_text("\n".join(json.dumps(line) for line in lines) + '\n{"event": "tra')
+    assert run("plot", finished, second, "--out", tmp_path / "curves.png").exit_code == 0
+    with Image.open(tmp_path / "curves.png") as picture:
+        assert picture.width > 1000
+        assert len(picture.convert("RGB").getcolors(1 << 24)) > 50
+    with pytest.raises(UserError, match="exists already"):
+        plot_runs([finished], tmp_path / "curves.png")
+    with pytest.raises(UserError, match=r"no run of `enlcn train`"):
+        plot_runs([tmp_path], tmp_path / "other.png")
+    with pytest.raises(UserError, match="not supported"):
+        plot_runs([finished], tmp_path / "curves.docx", over="elapsed")
+
+
+def test_drawing_without_matplotlib_names_the_extra(finished, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(MissingExtraError, match=r"enlcn\[train\]"):
+        plot_runs([finished], tmp_path / "curves.png")
+
+
+def test_the_command_modules_import_no_torch():
+    code = "import sys, enlcn.cli.train, enlcn.cli.plot; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0

@@ -1,0 +1,69 @@
+"""What only a GPU can show: captured steps equal eager ones, wherever the set lives."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from enlcn.data.patches import Sampling, open_patches
+from enlcn.models.backbone import SRNetwork
+from enlcn.train.config import EngineConfig
+from enlcn.train.distributed import Ranks
+from enlcn.train.snapshot import RunFolder, load_snapshot
+from enlcn.train.start import Job, train
+from enlcn.train.step import TrainStep
+from tests.data.test_patches import make_set
+from tests.train.conftest import TINY
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+EXACT = EngineConfig(precision="fp32", compile="off", cuda_graph="off")
+
+
+def losses(engine, placement="device", steps=12):
+    """The mean loss of every step, L_cl being switched on in the middle."""
+    device = torch.device("cuda", 0)
+    torch.manual_seed(0)
+    network = SRNetwork(TINY.model).to(device)
+    patches = open_patches(make_set(), Sampling(8, 4), device, placement)
+    state = TrainStep(network, replace(TINY, engine=engine), patches, Ranks(0, 1, device))
+    values = []
+    for step in range(steps):
+        state.advance(1e-3, with_contrast=step >= steps // 2)
+        values.append(state.read().loss)
+    return state, values
+
+
+@pytest.mark.parametrize("placement", ["device", "host"])
+@pytest.mark.parametrize("compiled", ["off", "on"])
+def test_captured_steps_equal_eager_ones(placement, compiled):
+    _, eager = losses(EXACT)
+    state, captured = losses(replace(EXACT, compile=compiled, cuda_graph="on"), placement)
+    assert captured == pytest.approx(eager, rel=2e-3)
+    assert state._graph[1].is_captured
+
+
+def test_batches_are_those_of_the_cpu():
+    cpu, gpu = (
+        open_patches(make_set(), Sampling(8, 16, seed=3), torch.device(name)).draw(torch.tensor(41, device=name))
+        for name in ("cpu", "cuda")
+    )
+    for ours, theirs in zip(gpu, cpu, strict=True):
+        assert torch.equal(ours.cpu(), theirs)
+
+
+def test_bad_steps_are_skipped_inside_a_graph():
+    state, _ = losses(replace(EXACT, cuda_graph="on"))
+    before = [p.detach().clone() for p in state.parameters]
+    state.network.rgb_mean.fill_(float("nan"))
+    state.advance(1e-3, with_contrast=True)
+    assert state.read().skipped == 1
+    assert all(torch.equal(old, new) for old, new in zip(before, state.parameters, strict=True))
+
+
+def test_a_whole_run_resumes(tmp_path, pictures, cache):
+    job = Job(replace(TINY, total_steps=15), pictures, tmp_path / "run", cache=cache, device="cuda", tensorboard=False)
+    train(job)
+    outcome = train(replace(job, config=replace(job.config, total_steps=25)))
+    assert outcome.step == 25
+    assert outcome.skipped == 0
+    assert load_snapshot(RunFolder(job.out).last).random_states.keys() == {"cpu", "cuda:0"}

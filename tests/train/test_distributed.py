@@ -1,0 +1,124 @@
+"""Two processes do what one does on the same global batch; a process that dies does not take the run with it."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from enlcn.data.patches import DevicePatches, Sampling
+from enlcn.models.backbone import SRNetwork
+from enlcn.train.distributed import Ranks, choose_device
+from enlcn.train.snapshot import RunFolder, load_snapshot
+from enlcn.train.start import Job, train
+from enlcn.train.step import TrainStep
+from tests.data.test_patches import make_set
+from tests.train.conftest import COMMAND, TINY, as_options
+
+CPU = torch.device("cpu")
+TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
+CONFIG = replace(TINY, optimizer=replace(TINY.optimizer, clip_norm=None))
+NUM_STEPS = 3
+
+# Each process saves its loss, its gradients and its F after NUM_STEPS steps.
+PROBE = """
+import sys, torch
+from tests.train.test_distributed import take_steps
+from enlcn.train.distributed import processes
+with processes("cpu") as ranks:
+    torch.save(take_steps(ranks), f"{sys.argv[1]}/rank-{ranks.rank}.pt")
+"""
+
+
+def take_steps(ranks):
+    torch.manual_seed(ranks.rank)  # different weights and F: both must come out alike all the same
+    sampling = Sampling(8, CONFIG.data.batch_size, rank=ranks.rank, world_size=ranks.world_size)
+    state = TrainStep(SRNetwork(CONFIG.model), CONFIG, DevicePatches(make_set(), sampling, ranks.device), ranks)
+    for _ in range(NUM_STEPS):
+        state.advance(1e-4, with_contrast=True)
+    readings = state.read()
+    return {
+        "losses": torch.tensor([readings.loss, readings.contrastive]),
+        "gradients": [p.grad.clone() for p in state.parameters],
+        "weights": [p.detach().clone() for p in state.parameters],
+        "projections": [attention.projection.clone() for attention in state.network.attentions],
+    }
+
+
+def environment():
+    root = str(Path(__file__).parents[2])
+    return os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": root}
+
+
+def test_loss_gradients_and_f_equal_the_single_process(tmp_path):
+    probe = tmp_path / "probe.py"
+    probe.write_text(PROBE)
+    subprocess.run([*TORCHRUN, str(probe), str(tmp_path)], check=True, env=environment(), timeout=120)
+    alone = take_steps(Ranks(0, 1, CPU))
+    for rank in (0, 1):
+        together = torch.load(tmp_path / f"rank-{rank}.pt", weights_only=True)
+        assert torch.allclose(together["losses"], alone["losses"], rtol=1e-5)
+        for ours, theirs in zip(together["projections"], alone["projections"], strict=True):
+            assert torch.equal(ours, theirs)
+        for kind in ("gradients", "weights"):
+            for ours, theirs in zip(together[kind], alone[kind], strict=True):
+                assert (ours - theirs).norm() <= 1e-4 * theirs.norm() + 1e-7
+
+
+def processes_of_rank(rank, out):
+    """Process ids of the job in folder `out` with that rank."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        try:
+            variables = (folder / "environ").read_bytes().split(b"\0")
+            command = (folder / "cmdline").read_bytes()
+        except OSError:
+            continue
+        if f"RANK={rank}".encode() in variables and str(out).encode() in command:
+            found.append(int(folder.name))
+    return found
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="finds its processes in /proc")
+@pytest.mark.parametrize("victim", [1, 0])
+def test_a_killed_process_ends_the_job_with_a_message_and_a_usable_checkpoint(tmp_path, pictures, cache, victim):
+    out = tmp_path / "run"
+    endless = replace(TINY, total_steps=10**6, cadence=replace(TINY.cadence, checkpoint=2, validate=0))
+    script = tmp_path / "command.py"
+    script.write_text(COMMAND[-1])
+    options = ["cpu-x2", "--data", str(pictures), "--out", str(out), "--cache", str(cache), "--device", "cpu"]
+    job = subprocess.Popen(
+        [*TORCHRUN, str(script), *options, *as_options(endless)],
+        env=environment(),
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    deadline = time.monotonic() + 120
+    while not RunFolder(out).last.exists():
+        assert job.poll() is None, job.communicate()[1]
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    (process,) = processes_of_rank(victim, out)
+    os.kill(process, signal.SIGKILL)
+    _, errors = job.communicate(timeout=90)
+    assert job.returncode != 0
+    if victim == 1:
+        assert "a process of this job failed after step" in errors
+        assert "run the same command to go on" in errors.replace("\n", " ")
+
+    reached = load_snapshot(RunFolder(out).last).step
+    assert reached >= 2
+    further = replace(endless, total_steps=reached + 3)
+    outcome = train(Job(further, pictures, out, cache=cache, device="cpu", tensorboard=False))
+    assert outcome.step == reached + 3
+
+
+def test_devices_are_checked():
+    assert choose_device("cpu") == CPU
+    assert choose_device("auto").type in ("cpu", "cuda")

@@ -1,0 +1,159 @@
+import io
+import json
+import sys
+import time
+from dataclasses import replace
+
+import pytest
+import torch
+from rich.console import Console
+
+import enlcn
+from enlcn.data.shards import find_images
+from enlcn.errors import MissingExtraError, UserError
+from enlcn.models.backbone import SRNetwork
+from enlcn.train.reporting import read_records
+from enlcn.train.snapshot import RunFolder, load_snapshot
+from enlcn.train.start import Job, train
+from enlcn.train.validation import load_held_out, validate
+from enlcn.train.warm_start import network_of
+from tests.train.conftest import TINY, write_pictures
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def job(tmp_path, pictures, cache):
+    return Job(TINY, pictures, tmp_path / "run", cache=cache, device="cpu", tensorboard=False)
+
+
+def records(job, event):
+    return [record for record in read_records(job.out / "metrics.jsonl") if record["event"] == event]
+
+
+def test_a_run_learns_and_leaves_a_network_that_loads(job):
+    config = replace(TINY, total_steps=120, cadence=replace(TINY.cadence, validate=40, keep=50))
+    outcome = train(replace(job, config=config))
+    assert outcome.step == 120
+    losses = [record["loss"] for record in records(job, "train")]
+    assert losses[-1] < losses[0] / 3
+    scores = [record["psnr"] for record in records(job, "validation")]
+    assert len(scores) == 3
+    assert outcome.best_psnr == max(scores)
+    assert scores[-1] > scores[0]
+    names = sorted(path.name for path in (job.out / "checkpoints").iterdir())
+    assert names == ["best.pt", "last.pt", "step-100.pt", "step-50.pt"]
+    assert load_snapshot(job.out / "checkpoints" / "step-50.pt").step == 50
+    assert load_snapshot(job.out / "checkpoints" / "best.pt").best_psnr == max(scores)
+
+    network = enlcn.load(job.out / "model.safetensors")
+    held_out = load_held_out(find_images(job.data, "held-out"), 2)
+    assert validate(network, held_out, CPU).psnr == pytest.approx(scores[-1], abs=1e-6)
+    averaged = network_of(RunFolder(job.out).last)
+    assert all(torch.equal(a, b) for a, b in zip(averaged.parameters(), network.parameters(), strict=True))
+    assert json.loads((job.out / "config.json").read_text())["data"]["crop"] == 10
+
+
+def test_records_hold_what_the_line_shows(job):
+    train(job)
+    record = records(job, "train")[-1]
+    assert {"step", "loss", "contrastive", "learning_rate", "images_per_second", "elapsed", "skipped"} <= set(record)
+    assert records(job, "train")[0]["contrastive"] < record["contrastive"]  # it began at step 4 of the first 5
+    assert record["seconds_left"] == 0
+
+
+def test_a_budget_ends_the_run_and_its_schedule(job):
+    config = replace(TINY, cadence=replace(TINY.cadence, log=1))
+    started = time.monotonic()
+    outcome = train(replace(job, config=config, budget=4.0))
+    assert time.monotonic() - started < 15
+    assert 4.0 <= outcome.elapsed < 10
+    assert outcome.step > TINY.total_steps  # steps do not end it
+    rates = [record["learning_rate"] for record in records(job, "train")]
+    assert max(rates) > 1e-3
+    assert rates[-1] < 0.05 * max(rates)
+    assert (job.out / "model.safetensors").exists()
+    assert train(replace(job, config=config, budget=4.0)).step == outcome.step  # nothing is left of it
+    with pytest.raises(UserError, match="positive"):
+        train(replace(job, budget=0.0))
+
+
+def test_a_budget_can_cut_off_a_schedule_in_steps(job):
+    planned = replace(TINY, schedule=replace(TINY.schedule, clock="steps"))
+    assert train(replace(job, config=planned, budget=100.0)).step == TINY.total_steps
+    endless = replace(planned, total_steps=10**6)
+    outcome = train(replace(job, out=job.out / "cut", config=endless, budget=1.0))
+    assert 0 < outcome.step < 10**6
+    assert load_snapshot(RunFolder(job.out / "cut").last).step == outcome.step
+
+
+def test_too_many_bad_steps_end_the_run_with_the_batch_kept(job, tmp_path):
+    """Weights of 1e30 overflow in the first convolutions of every step."""
+    torch.manual_seed(0)
+    network = SRNetwork(TINY.model)
+    with torch.no_grad():
+        network.head.weight.fill_(1e30)
+        network.stages[0].blocks[0].conv1.weight.fill_(1e30)
+    enlcn.checkpoint.save(network, tmp_path / "broken.safetensors")
+    config = replace(TINY, optimizer=replace(TINY.optimizer, max_bad_steps=4), cadence=replace(TINY.cadence, log=2))
+    with pytest.raises(UserError, match="not finite 4 times in a row, until step 3; its batch is kept in"):
+        train(replace(job, config=config, init=tmp_path / "broken.safetensors"))
+    kept = torch.load(job.out / "bad-batch-step-3-rank-0.pt", weights_only=True)
+    assert kept["lr"].shape == (4, 3, 10, 10)
+    assert kept["hr"].shape == (4, 3, 20, 20)
+    snapshot = load_snapshot(RunFolder(job.out).last)
+    assert (snapshot.step, snapshot.skipped) == (4, 4)
+    assert torch.equal(snapshot.network["head.weight"], network.head.weight)
+
+
+def test_sets_that_are_too_small_say_so(job, tmp_path):
+    write_pictures(tmp_path / "small", count=2, size=(18, 60))
+    with pytest.raises(UserError, match="none of the 2 images is as large as one crop, 20x20"):
+        train(replace(job, data=tmp_path / "small"))
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UserError, match="no images to train on"):
+        train(replace(job, data=tmp_path / "empty"))
+    with pytest.raises(UserError, match="no images to validate on"):
+        train(replace(job, validation=tmp_path / "empty"))
+
+
+def test_without_held_out_images_it_trains_all_the_same(job, pictures, caplog):
+    outcome = train(replace(job, data=pictures / "train"))
+    assert outcome.psnr is None
+    assert "nothing will be validated" in caplog.text
+    assert (job.out / "model.safetensors").exists()
+
+
+def test_validation_can_look_at_centres_of_a_few(pictures):
+    files = find_images(pictures, "all")
+    images = load_held_out(files, 2, limit=3, crop=8)
+    assert [image.name for image in images] == [files[0].name, files[2].name, files[4].name]
+    assert all(image.hr.shape == (1, 3, 16, 16) and image.lr.shape == (1, 3, 8, 8) for image in images)
+    whole = load_held_out(files[:1], 2)[0]
+    assert torch.equal(images[0].hr, whole.hr[..., 24:40, 32:48])
+
+
+def test_tensorboard_gets_curves_and_pictures(job):
+    train(replace(job, tensorboard=True))
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    events = accumulator.EventAccumulator(str(job.out / "tensorboard"))
+    events.Reload()
+    assert {"train/loss", "train/contrastive", "validation/psnr"} <= set(events.Tags()["scalars"])
+    assert set(events.Tags()["images"]) == {"validation/lr", "validation/sr", "validation/hr"}
+
+
+def test_tensorboard_is_an_extra(job, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    with pytest.raises(MissingExtraError, match=r"enlcn\[train\]"):
+        train(replace(job, tensorboard=True))
+    assert train(replace(job, tensorboard=None)).step == 20
+    assert not (job.out / "tensorboard").exists()
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_the_line_shows_where_the_run_stands(job, terminal):
+    written = io.StringIO()
+    train(job, console=Console(file=written, force_terminal=terminal, width=120))
+    line = written.getvalue()
+    for part in ("step 5/20", "loss 0.", "L_cl 0.", "img/s", "ETA 0:00:"):
+        assert part in line

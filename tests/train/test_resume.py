@@ -1,0 +1,136 @@
+"""A run that was cut off anywhere ends like one that was not, to the last bit."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+from dataclasses import replace
+from shutil import copytree
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from enlcn.errors import UserError
+from enlcn.train.snapshot import RunFolder, load_snapshot
+from enlcn.train.start import Job, train
+from tests.train.conftest import COMMAND, TINY, as_options
+
+SIXTY = replace(TINY, total_steps=60, cadence=replace(TINY.cadence, log=1, validate=25, checkpoint=4))
+
+
+def start_process(out, pictures, cache, config=SIXTY, *more):
+    options = ["cpu-x2", "--data", str(pictures), "--out", str(out), "--cache", str(cache), "--device", "cpu", *more]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(
+        [*COMMAND, *options, *as_options(config)], env=environment, stderr=subprocess.PIPE, text=True
+    )
+
+
+def finish(process):
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 0, errors
+
+
+def step_reached(out):
+    path = out / "metrics.jsonl"
+    lines = path.read_text().splitlines() if path.exists() else []
+    return json.loads(lines[-1])["step"] if lines and lines[-1].endswith("}") else 0
+
+
+def wait_for_step(process, out, step):
+    deadline = time.monotonic() + 120
+    while step_reached(out) < step:
+        assert process.poll() is None, process.stderr.read()
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
+
+
+def assert_same_state(first, second):
+    """Everything a checkpoint holds, bit for bit; only the clock may differ."""
+    a, b = (load_snapshot(RunFolder(path).last) for path in (first, second))
+    assert (a.config, a.step, a.skipped, a.best_psnr, a.data_key) == (
+        b.config,
+        b.step,
+        b.skipped,
+        b.best_psnr,
+        b.data_key,
+    )
+    assert a.network.keys() == b.network.keys()
+    assert all(torch.equal(a.network[name], b.network[name]) for name in a.network)
+    assert all(torch.equal(x, y) for x, y in zip(a.average, b.average, strict=True))
+    for number, moments in a.optimizer["state"].items():
+        for name, value in moments.items():
+            assert torch.equal(value, b.optimizer["state"][number][name])
+    assert all(torch.equal(state, b.random_states[device]) for device, state in a.random_states.items())
+    assert_same_model(first, second)
+
+
+def assert_same_model(first, second):
+    a, b = (load_file(path / "model.safetensors") for path in (first, second))
+    assert a.keys() == b.keys()
+    assert all(torch.equal(a[name], b[name]) for name in a)
+
+
+def test_killed_at_23_and_resumed_equals_60_in_one_go(tmp_path, pictures, cache):
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    finish(start_process(whole, pictures, cache))
+    process = start_process(cut, pictures, cache)
+    wait_for_step(process, cut, 23)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    reached = load_snapshot(RunFolder(cut).last).step
+    assert 20 <= reached < 60
+    assert not (cut / "model.safetensors").exists()
+
+    finish(start_process(cut, pictures, cache))
+    assert_same_state(whole, cut)
+    steps = [json.loads(line)["step"] for line in (cut / "metrics.jsonl").read_text().splitlines()]
+    assert sorted(steps) == steps
+    assert [s for s in steps if steps.count(s) > 1] == [25, 25, 50, 50, 60, 60]  # where it was validated, too
+
+
+def test_asked_to_stop_it_finishes_the_step_and_saves(tmp_path, pictures, cache):
+    process = start_process(tmp_path / "run", pictures, cache, replace(SIXTY, total_steps=100_000))
+    wait_for_step(process, tmp_path / "run", 3)
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGTERM
+    stopped_at = load_snapshot(RunFolder(tmp_path / "run").last).step
+    assert stopped_at == step_reached(tmp_path / "run")
+
+
+def test_a_longer_run_continues_a_shorter_one_with_the_set_on_the_host(tmp_path, pictures, cache):
+    """Where the schedule does not know its end, 5 steps and 7 more are 12."""
+    config = replace(
+        TINY,
+        total_steps=12,
+        data=replace(TINY.data, placement="host"),
+        schedule=replace(TINY.schedule, kind="constant"),
+    )
+    job = Job(config, pictures, tmp_path / "whole", cache=cache, device="cpu", tensorboard=False)
+    train(job)
+    for total_steps in (5, 12):
+        train(replace(job, out=tmp_path / "cut", config=replace(config, total_steps=total_steps)))
+    assert_same_model(tmp_path / "whole", tmp_path / "cut")
+
+
+def test_another_run_is_not_overwritten(tmp_path, pictures, cache):
+    job = Job(replace(TINY, total_steps=5), pictures, tmp_path / "run", cache=cache, device="cpu", tensorboard=False)
+    train(job)
+    with pytest.raises(UserError, match=r"other settings \(data.crop\)"):
+        train(replace(job, config=replace(job.config, data=replace(TINY.data, crop=9))))
+    with pytest.raises(UserError, match="holds a run already"):
+        train(replace(job, resume=False))
+    copytree(job.out, tmp_path / "before")
+    assert train(job).step == 5
+    assert_same_state(job.out, tmp_path / "before")
+
+
+def test_a_damaged_checkpoint_is_named(tmp_path, pictures, cache):
+    folder = RunFolder(tmp_path / "run")
+    folder.checkpoints.mkdir(parents=True)
+    folder.last.write_bytes(b"rubbish")
+    with pytest.raises(UserError, match=r"last\.pt: not a readable training checkpoint"):
+        train(Job(TINY, pictures, folder.path, cache=cache, device="cpu"))

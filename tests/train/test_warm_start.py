@@ -1,0 +1,64 @@
+from dataclasses import replace
+
+import pytest
+import torch
+
+from enlcn import checkpoint
+from enlcn.errors import UserError
+from enlcn.models.backbone import SRNetwork
+from enlcn.train.snapshot import RunFolder, is_snapshot
+from enlcn.train.start import Job, train
+from enlcn.train.warm_start import network_of, warm_start
+from tests.train.conftest import TINY
+
+
+def saved(tmp_path, config):
+    torch.manual_seed(1)
+    network = SRNetwork(config)
+    checkpoint.save(network, tmp_path / "w.safetensors")
+    return network, tmp_path / "w.safetensors"
+
+
+def test_same_network_takes_everything(tmp_path):
+    source, path = saved(tmp_path, TINY.model)
+    torch.manual_seed(2)
+    target = SRNetwork(TINY.model)
+    assert warm_start(target, path) == []
+    for name, value in source.state_dict().items():
+        assert torch.equal(value, target.state_dict()[name])
+
+
+def test_another_scale_takes_all_but_the_tail(tmp_path):
+    source, path = saved(tmp_path, replace(TINY.model, scale=4))
+    torch.manual_seed(2)
+    target = SRNetwork(TINY.model)
+    tail = target.upsampler[0].weight.clone()
+    assert warm_start(target, path) == ["upsampler.0.bias", "upsampler.0.weight"]
+    assert torch.equal(target.upsampler[0].weight, tail)
+    assert torch.equal(target.body_end.weight, source.body_end.weight)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"), [({"channels": 12}, "has shape"), ({"num_blocks": 1, "attention_after": (0, 1)}, "has no")]
+)
+def test_another_network_is_refused(tmp_path, change, message):
+    _, path = saved(tmp_path, replace(TINY.model, **change))
+    with pytest.raises(UserError, match=f"w.safetensors: cannot start from it.*{message}"):
+        warm_start(SRNetwork(TINY.model), path)
+
+
+def test_a_training_checkpoint_gives_its_average_and_starts_a_run(tmp_path, pictures, cache):
+    job = Job(TINY, pictures, tmp_path / "first", cache=cache, device="cpu", tensorboard=False)
+    train(job)
+    last = RunFolder(job.out).last
+    assert is_snapshot(last)
+    assert not is_snapshot(tmp_path / "absent.pt")
+    target = SRNetwork(TINY.model)
+    warm_start(target, last)
+    assert torch.equal(target.head.weight, network_of(last).head.weight)
+
+    other_scale = replace(TINY, model=replace(TINY.model, scale=3), total_steps=1)
+    frozen = replace(other_scale, schedule=replace(TINY.schedule, learning_rate=1e-12))
+    train(replace(job, config=frozen, out=tmp_path / "second", init=last))
+    after = network_of(RunFolder(tmp_path / "second").last)
+    assert torch.allclose(after.body_end.weight, target.body_end.weight, atol=1e-6)
