@@ -10,12 +10,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
+from enlcn.ops.enlca import can_run, enlca
+from enlcn.ops.enlca.naive import NORM_EPS
 from enlcn.ops.linear_attention import choose, linear_attention, needs_rescaling
 from enlcn.ops.precision import at_least_float32, no_autocast
 from enlcn.ops.projection import draw_projection
 
-# The authors' floor under the norms of q and k.
-NORM_EPS = 5e-5
 Pair = tuple[Tensor, Tensor]
 
 
@@ -95,7 +95,8 @@ class ENLCA(Attention):
         projection: rows of F "orthogonal" or "iid".
         feature_eps: added to exp(...) in phi, 1e-4 in the authors' code.
         res_scale: the module gives x + res_scale * Y.
-        backend: which `linear_attention` to use.
+        backend: "naive" and "chunked" name a `linear_attention`; "triton" is the kernels of `ops.enlca` (but where
+            features need rescaling), and "auto" takes those where they run.
         generator: source of F; torch's global one if None.
     """
 
@@ -130,9 +131,53 @@ class ENLCA(Attention):
             draw_projection(self.num_features, self.query_width, kind=self.projection_kind, generator=generator)
         )
 
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, C, H, W) -> (B, C, H, W)."""
+        if self.uses_kernels(x):
+            return self.by_kernels(x)
+        return super().forward(x)
+
+    def forward_with_pair(self, x: Tensor) -> tuple[Tensor, Pair]:
+        """`forward`, and the queries and keys (each (B, N, D)) that the contrastive loss ranks."""
+        if self.uses_kernels(x):
+            return self.by_kernels(x), self.queries_keys(x)
+        return super().forward_with_pair(x)
+
+    def uses_kernels(self, x: Tensor) -> bool:
+        """Whether `ops.enlca` computes the module for this input. Features that need rescaling it leaves alone."""
+        if self.stable:
+            return False
+        return self.backend == "triton" or (self.backend == "auto" and can_run(x, self.projection))
+
+    @property
+    def fallback(self) -> str:
+        """The `linear_attention` that serves where the kernels do not."""
+        return "auto" if self.backend == "triton" else self.backend
+
+    def by_kernels(self, x: Tensor) -> Tensor:
+        """x + res_scale * Y in two passes over x, without queries, keys or features in memory."""
+        assert self.amplification is not None
+        assert self.query.bias is not None
+        assert self.key.bias is not None
+        assert self.value.bias is not None
+        return enlca(
+            x,
+            self.query.weight.flatten(1),
+            self.query.bias,
+            self.key.weight.flatten(1),
+            self.key.bias,
+            self.value.weight.flatten(1),
+            self.value.bias,
+            self.projection,
+            amplification=self.amplification,
+            feature_eps=self.feature_eps,
+            res_scale=self.res_scale,
+            backend="triton",
+        )
+
     def mix(self, q: Tensor, k: Tensor, x: Tensor) -> Tensor:
         """Y without forming V = psi(X): psi is linear, so phi(K) V^T = (phi(K) X^T) W^T + (phi(K) 1) b^T."""
-        ops = choose(self.backend, k.shape[1])
+        ops = choose(self.fallback, k.shape[1])
         shift = ops.feature_maximum(k, self.projection, self.feature_eps) if self.stable else None
         kx, z = ops.summarise(k, flatten(x), self.projection, self.feature_eps, shift)
         kv = self.project_summary(kx, z)
@@ -151,5 +196,5 @@ class ENLCA(Attention):
     def weigh(self, q: Tensor, k: Tensor, v: Tensor, size: torch.Size) -> Tensor:
         """phi(Q)^T (phi(K) V^T) / D. (B, N, D), (B, N, D), (B, N, C) -> (B, N, C)."""
         return linear_attention(
-            q, k, v, self.projection, eps=self.feature_eps, stable=self.stable, backend=self.backend
+            q, k, v, self.projection, eps=self.feature_eps, stable=self.stable, backend=self.fallback
         )

@@ -23,7 +23,7 @@ class GlobalState:
         """Take in a tile's features (1, C, H, W); every pixel of the image must be taken in once."""
         attention = self.attention
         k = attention.amplify(attention.key(x))
-        ops = choose(attention.backend, k.shape[1])
+        ops = choose(attention.fallback, k.shape[1])
         shift = ops.feature_maximum(k, attention.projection, attention.feature_eps) if attention.stable else None
         kx, z = ops.summarise(k, flatten(x), attention.projection, attention.feature_eps, shift)
         kx, z = kx.double(), z.double()
@@ -48,6 +48,6 @@ class GlobalState:
         kx, z = (kx / scale.unsqueeze(-1)).float(), (z / scale).float()
         kv = attention.project_summary(kx, z)
         q = attention.amplify(attention.query(x))
-        ops = choose(attention.backend, q.shape[1])
+        ops = choose(attention.fallback, q.shape[1])
         y = ops.apply(q, kv, z, attention.projection, attention.feature_eps, self._shift)
         return x + attention.res_scale * y.mT.unflatten(2, x.shape[-2:]).to(x.dtype)
