@@ -27,9 +27,11 @@ $(VENV)/.dev: pyproject.toml $(VENV)/.torch
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@ $(VENV)/.base
 
-demo: $(VENV)/.base ## install, then show the attention on a bundled photo
-	$(BIN)/enlcn attention enlcn/assets/palace.png --at 230,100 --model untrained:enlcn-small --module 1 \
-		--weights exact --weights features --weights hashed --weights criss-cross --out $(OUT)/demo-attention.png --overwrite
+demo: $(VENV)/.base ## install, then upscale a bundled photo with the bundled weights
+	$(BIN)/enlcn upscale enlcn/assets/palace.png -o $(OUT)/demo-x4.png --overwrite
+	$(BIN)/enlcn evaluate -m bicubic -m enlcn-light-x4 -d enlcn/assets -s 4 --crops $(OUT)/demo-comparison.png --overwrite
+	@echo "the photo, four times as wide and high: $(OUT)/demo-x4.png"
+	@echo "shrunk and brought back, bicubic and ours side by side: $(OUT)/demo-comparison.png"
 
 test: lint ## install what tests need, lint, type-check, run every test but the slow ones
 	$(BIN)/python -m pytest -n 2 --dist worksteal

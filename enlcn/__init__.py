@@ -3,15 +3,17 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from enlcn.errors import UserError
 from enlcn.version import __version__
 
 if TYPE_CHECKING:
-    from enlcn.checkpoint import load
+    from enlcn.checkpoint import load, save
+    from enlcn.data.image_io import save_image
     from enlcn.models.attention import ENLCA
     from enlcn.models.backbone import EDSR, ENLCN, SRNetwork
     from enlcn.upscaling import upscale
 
-__all__ = ["EDSR", "ENLCA", "ENLCN", "SRNetwork", "__version__", "load", "upscale"]
+__all__ = ["EDSR", "ENLCA", "ENLCN", "SRNetwork", "UserError", "__version__", "load", "save", "save_image", "upscale"]
 
 # Resolved on first use: the command line imports this package and must start without torch.
 _HOMES = {
@@ -20,6 +22,8 @@ _HOMES = {
     "ENLCN": "enlcn.models.backbone",
     "SRNetwork": "enlcn.models.backbone",
     "load": "enlcn.checkpoint",
+    "save": "enlcn.checkpoint",
+    "save_image": "enlcn.data.image_io",
     "upscale": "enlcn.upscaling",
 }
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ from enlcn.models.backbone import SRNetwork
 from enlcn.zoo import bundled
 
 FORMAT_VERSION = "1"
+TRAINING_FORMAT = "enlcn-training"  # in training checkpoints, under "format"
 UNTRAINED_PREFIX = "untrained:"
 _WRAPPERS = ("params_ema", "params", "state_dict", "model")
 _PT_SUFFIXES = (".pt", ".pth", ".ckpt")
@@ -45,14 +47,17 @@ def load(source: str | os.PathLike[str], *, device: str | torch.device = "cpu") 
     """Build the network that a file holds, in float32 and evaluation mode.
 
     Args:
-        source: the name of weights that come with the package, a .safetensors file of ours, the authors' .pt, or
-            "untrained:NAME" for fresh weights of a named network (always the same ones).
+        source: the name of weights that come with the package, a .safetensors file of ours, the folder of a finished
+            training run, the authors' .pt, or "untrained:NAME" for fresh weights of a named network (always the same
+            ones).
         device: where to put it.
 
     Returns:
         The network; `network.config` says what it is.
     """
-    name = os.fspath(source)
+    if not isinstance(source, (str, os.PathLike)):
+        raise UserError(f"a network is loaded from a name or a file, not from a {type(source).__name__}")
+    name, device = os.fspath(source), _usable(device)
     if name.startswith(UNTRAINED_PREFIX):
         return _untrained(name.removeprefix(UNTRAINED_PREFIX)).to(device).eval()
     return build(read(bundled().get(name, name))).to(device).eval()
@@ -91,8 +96,10 @@ def save(
 
 
 def read(path: str | os.PathLike[str]) -> Checkpoint:
-    """Read a file of either layout and check it against the network it claims to be."""
+    """Read a file of either layout, or that of a run's folder, and check it against the network it claims to be."""
     path = Path(path)
+    if path.is_dir():
+        path = _model_of_run(path)
     if not path.is_file():
         names = ", ".join(bundled()) or "none in this version"
         raise UserError(
@@ -166,13 +173,47 @@ def _read_pickled(path: Path) -> State:
     try:
         content: Any = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # a damaged pickle can raise nearly anything
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise UserError(f"cannot be read as weights alone, and nothing else is executed ({reason})") from None
+        raise UserError(f"cannot be read as weights alone, and nothing else is executed: {why_unread(error)}") from None
+    if isinstance(content, dict) and content.get("format") == TRAINING_FORMAT:
+        raise UserError("a training checkpoint; `enlcn export-weights` writes its weights as a file to load")
     while isinstance(content, dict) and (inner := next((w for w in _WRAPPERS if _is_wrapper(content, w)), None)):
         content = content[inner]
     if not isinstance(content, dict) or not all(isinstance(value, Tensor) for value in content.values()):
         raise UserError(f"holds no state dict, plain or under {', '.join(_WRAPPERS)}")
     return {key: _widened(value) for key, value in content.items()}
+
+
+def why_unread(error: Exception) -> str:
+    """Why torch.load refused a file, in one line and without its advice to trust the file."""
+    text = str(error)
+    if found := re.search(r"Unsupported global: GLOBAL (\S+)", text):
+        return f"it holds a whole module or another Python object ({found[1]}); save the module's state_dict() instead"
+    if isinstance(error, EOFError) or "PytorchStreamReader" in text:
+        return "it is damaged or cut off"
+    return "it is no file of torch.save, or holds more than tensors"
+
+
+def _model_of_run(folder: Path) -> Path:
+    """What a finished training run left in its folder."""
+    model, last = folder / "model.safetensors", folder / "checkpoints" / "last.pt"
+    if model.is_file():
+        return model
+    if last.is_file():
+        raise UserError(
+            f"{folder}: a run that is not finished; `enlcn export-weights {folder} FILE.safetensors` writes the "
+            "weights it has reached"
+        )
+    raise UserError(f"{folder}: a folder without model.safetensors, hence of no finished run; give a file")
+
+
+def _usable(device: str | torch.device) -> torch.device:
+    try:
+        device = torch.device(device)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError, TypeError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise UserError(f"device '{device}' cannot be used ({reason}); 'cpu' always can") from None
+    return device
 
 
 def _is_wrapper(content: dict[str, Any], key: str) -> bool:

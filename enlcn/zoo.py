@@ -1,5 +1,8 @@
 """Trained weights by name: what comes with the package, and which is taken where none is named. No torch here."""
 
+import json
+import re
+import struct
 from pathlib import Path
 
 from enlcn.config import SCALES
@@ -21,7 +24,34 @@ def trained_scale(factor: float, model: str | None = None) -> int:
     for scale in scales:
         if factor <= scale:
             return scale
-    raise UserError(f"x{factor:g} is beyond x{max(scales)}, the largest trained scale; run it twice")
+    largest = max(scales)
+    advice = "; run it twice" if factor <= largest**2 else ""
+    raise UserError(f"x{factor:.4g} is beyond x{largest}, the largest trained scale{advice}")
+
+
+def native_scale(model: str | None) -> int:
+    """The scale that `model` was made for, where it can be told without loading it; the largest trained one else."""
+    name = model or DEFAULT_FAMILY
+    path = Path(name) / "model.safetensors" if Path(name).is_dir() else Path(name)
+    if path.is_file() and path.suffix == ".safetensors":
+        return _scale_in_header(path) or max(SCALES)
+    if path.is_file():
+        from enlcn.checkpoint import read  # the authors' files tell it by the shapes of their tensors
+
+        return read(path).config.scale
+    match = re.search(r"-x([234])$", name)
+    return int(match[1]) if match else max(SCALES)
+
+
+def _scale_in_header(path: Path) -> int | None:
+    """The scale in the config of one of our files; None where it has none, which loading it will explain."""
+    try:
+        with path.open("rb") as file:
+            (length,) = struct.unpack("<Q", file.read(8))
+            header = json.loads(file.read(min(length, 2**26)))
+        return int(json.loads(header["__metadata__"]["config"])["scale"])
+    except (OSError, struct.error, ValueError, KeyError, TypeError):
+        return None
 
 
 def resolve(model: str | None, scale: int) -> str:
@@ -31,10 +61,10 @@ def resolve(model: str | None, scale: int) -> str:
     'untrained:enlcn-tiny-x2'
     """
     name = model or DEFAULT_FAMILY
-    if Path(name).is_file():
-        return name
-    has_scale = any(name.endswith(f"-x{s}") for s in SCALES)
-    completed = name if has_scale or Path(name).suffix else f"{name}-x{scale}"
-    if model is None and completed not in bundled():
+    completed = f"{name}-x{scale}"
+    if completed in bundled():
+        return completed
+    if model is None:
         raise UserError("no trained weights come with this version; name a checkpoint with --model FILE")
-    return completed
+    is_family = name.startswith("untrained:") and not re.search(r"-x\d+$", name)
+    return completed if is_family else name

@@ -107,6 +107,9 @@ def damaged_files(folder, network):
     (folder / "harmful.pt").write_bytes(pickle.dumps(Harmful()))
     (folder / "notes.txt").write_text("hello")
     torch.save([1, 2], folder / "list.pt")
+    torch.save(network, folder / "module.pt")
+    torch.save({"format": "enlcn-training", "step": 3}, folder / "last.pt")
+    (folder / "nothing").mkdir()
     torch.save({}, folder / "nothing.pt")
     return {
         "version.safetensors": "format version 9",
@@ -121,6 +124,9 @@ def damaged_files(folder, network):
         "empty.pt": "cannot be read as weights alone",
         "harmful.pt": "cannot be read as weights alone",
         "notes.txt": "unknown kind of file",
+        "module.pt": r"whole module .*\.SRNetwork\); save the module's state_dict\(\) instead$",
+        "last.pt": "a training checkpoint; `enlcn export-weights` writes",
+        "nothing": "a folder without model.safetensors",
         "list.pt": "holds no state dict",
         "nothing.pt": "no tensors",
         "absent.pt": "no such file or model",
@@ -137,7 +143,34 @@ def test_damaged_files_give_one_line_that_names_them(tmp_path, network, capsys):
         assert name in text
         assert re.search(message, text), text
         assert "\n" not in text
+        assert "\x1b" not in text
     assert "executed" not in capsys.readouterr().out
+
+
+def test_a_runs_folder_stands_for_its_network(tmp_path, network):
+    save(network, tmp_path / "run" / "model.safetensors")
+    assert torch.equal(load(tmp_path / "run").head.weight, network.head.weight)
+    unfinished = tmp_path / "unfinished"
+    (unfinished / "checkpoints").mkdir(parents=True)
+    (unfinished / "checkpoints" / "last.pt").write_bytes(b"")
+    with pytest.raises(UserError, match=r"unfinished: a run that is not finished; `enlcn export-weights .*unfinished "):
+        load(unfinished)
+
+
+@pytest.mark.parametrize("source", [torch.nn.Linear(1, 1), 4, None])
+def test_only_names_and_files_are_loaded(source):
+    with pytest.raises(UserError, match=f"not from a {type(source).__name__}"):
+        load(source)
+
+
+@pytest.mark.parametrize(
+    "device",
+    ["warp", "cuda:99", pytest.param("cuda", marks=pytest.mark.skipif(torch.cuda.is_available(), reason="has CUDA"))],
+)
+def test_devices_that_are_not_there_are_named(device):
+    with pytest.raises(UserError, match=f"device '{device}' cannot be used") as caught:
+        load("untrained:enlcn-tiny", device=device)
+    assert "\n" not in str(caught.value)
 
 
 def test_save_wants_safetensors(tmp_path, network):

@@ -102,8 +102,27 @@ def test_bad_requests_are_one_line(arguments, message, folder):
 
 def test_damaged_images_are_named(folder):
     (folder / "photos" / "0.png").write_bytes((folder / "photos" / "0.png").read_bytes()[:900])
-    with pytest.raises(UserError, match=r"photos.0\.png: damaged or truncated PNG"):
+    with pytest.raises(UserError, match=r"photos.0\.png: damaged or truncated PNG.*; nothing is reported of an incomp"):
         run("-m", "bicubic", "-d", "photos", "-s", "4")
+
+
+def test_a_familys_name_is_completed_by_the_scale_and_a_run_stands_for_its_network(folder):
+    checkpoint.save(SRNetwork(recipes.network("enlcn-tiny-x2")), folder / "runs" / "tiny" / "model.safetensors")
+    run("-m", "untrained:enlcn-tiny", "-m", "runs/tiny", "-d", "photos", "-s", "2", "--out", "out")
+    models = json.loads((folder / "out" / "results.json").read_text())["models"]
+    assert [model["name"] for model in models] == ["untrained:enlcn-tiny", "runs/tiny"]
+    assert models[0]["source"] == "untrained:enlcn-tiny-x2"
+
+
+def test_what_the_paper_does_not_have_is_said(folder):
+    (folder / "photos" / "1.png").unlink()
+    output = run("-m", "bicubic", "-d", "photos", "-s", "3", "--paper", "--out", "out")
+    assert "photos: 1 image, LR from" in output
+    assert "the paper has no figures for x3" in output
+    assert "below the line" not in output
+    written = (folder / "out" / "results.md").read_text()
+    assert "the paper has no figures for x3" in written
+    assert "(paper)" not in written
 
 
 def test_help_needs_no_torch():

@@ -15,7 +15,7 @@ def attention(
     out: Annotated[Path, typer.Option("--out", "-o", help="Where to write the picture.")],
     model: Annotated[
         list[str],
-        typer.Option("--model", "-m", help="A checkpoint, or untrained:NAME; repeat for one row each."),
+        typer.Option("--model", "-m", help="A checkpoint, a run's folder, or untrained:NAME; repeat for one row each."),
     ],
     module: Annotated[
         list[int] | None, typer.Option("--module", help="Which attention, from 1; repeatable. Default: all.")
@@ -27,40 +27,44 @@ def attention(
             "on the same queries and keys; repeatable. Default: exact, or what the module itself restricts to."
         ),
     ] = None,
-    device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1, mps …")] = "cpu",
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, mps …")] = "cpu",
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing picture.")] = False,
 ) -> None:
     """Draw the paper's correlation maps: the weight that one pixel gives to every other."""
     points = [_parse_point(text) for text in at]
+    import numpy as np
+
     from enlcn.attention_map import attention_maps
     from enlcn.attention_picture import Row, draw
     from enlcn.checkpoint import UNTRAINED_PREFIX, load
-    from enlcn.data.image_io import load_image, to_tensor
-    from enlcn.files import atomic_write, refuse_to_overwrite
+    from enlcn.data.image_formats import format_for_path
+    from enlcn.data.image_io import Image, load_image, save_image, to_tensor
+    from enlcn.files import refuse_to_overwrite
+    from enlcn.upscaling.devices import resolve_device
 
+    format_for_path(out)
     refuse_to_overwrite(out, overwrite)
-    lr = to_tensor(load_image(photo)).to(device)
-    lr = lr.expand(-1, 3, -1, -1)
+    place = resolve_device(device)
+    lr = to_tensor(load_image(photo)).to(place).expand(-1, 3, -1, -1)
     rows = []
     with console.progress_bar() as bar:
         for name in model:
-            network = load(name, device=device)
+            network = load(name, device=place)
             label = (
                 f"{name.removeprefix(UNTRAINED_PREFIX)} (random weights)" if _is_untrained(name) else Path(name).name
             )
             for point in points:
                 maps = attention_maps(network, lr, point, modules=module, weighings=weights)
                 count = len(module or network.attentions) * len(weights or [""])
-                rows.append(Row(label, point, list(bar.track(maps, total=count, description=label))))
-    with atomic_write(out, overwrite=overwrite) as temporary:
-        draw(lr, rows).save(temporary)
+                rows.append(Row(label, point, list(bar.track(maps, total=count, description=console.escape(label)))))
+    save_image(Image(np.asarray(draw(lr, rows))), out, overwrite=overwrite)
     for row in rows:
         for drawn in row.maps:
-            console.out.print(
+            console.say(
                 f"{row.title}, pixel {row.point[0]},{row.point[1]}, attention {drawn.module} ({drawn.weighing}): "
                 f"the top 1 % of pixels hold {drawn.focus:.0%} of the weight"
             )
-    console.out.print(f"drawn: {out}")
+    console.say(f"drawn: {out}")
 
 
 def _is_untrained(name: str) -> bool:

@@ -1,6 +1,7 @@
 """What every command shares: consoles, verbosity, progress bars, and turning errors into exit codes."""
 
 import logging
+import signal
 import sys
 from collections.abc import Callable
 
@@ -22,6 +23,12 @@ def set_verbosity(level: int) -> None:
     log.setLevel({-1: logging.ERROR, 0: logging.INFO}.get(level, logging.DEBUG))
 
 
+def say(text: str, *, to: Console | None = None) -> None:
+    """Print a line as it is: names and paths may hold what looks like markup. Silent with -q."""
+    if not out.quiet:
+        (to or out).print(text, markup=False)
+
+
 def progress_bar() -> Progress:
     """A bar on standard error, gone when done; silent with -q or where nobody watches."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
@@ -30,6 +37,8 @@ def progress_bar() -> Progress:
 
 def run_guarded(command: Callable[[], object]) -> None:
     """Run a command line; bad input becomes one line on standard error and exit code 2."""
+    # A polite request to stop cleans up as Ctrl-C does: temporary files go.
+    signal.signal(signal.SIGTERM, _stop)
     try:
         command()
     except UserError as error:
@@ -40,6 +49,10 @@ def run_guarded(command: Callable[[], object]) -> None:
     except KeyboardInterrupt:
         err.print("interrupted")
         sys.exit(130)
+
+
+def _stop(number: int, frame: object) -> None:
+    raise KeyboardInterrupt
 
 
 def escape(text: str) -> str:

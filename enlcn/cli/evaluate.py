@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def evaluate(
     model: Annotated[
         list[str],
-        typer.Option("--model", "-m", help="A checkpoint, a model's name, or bicubic; repeatable."),
+        typer.Option("--model", "-m", help="A checkpoint, a run's folder, a model's name, or bicubic; repeatable."),
     ],
     data: Annotated[
         list[str],
@@ -95,7 +95,7 @@ def evaluate(
                 _save(evaluated, scale, save_images, overwrite)
             if collector:
                 collector(evaluated)
-            bar.update(task, advance=1, description=f"{evaluated.testset}/{evaluated.image}")
+            bar.update(task, advance=1, description=console.escape(f"{evaluated.testset}/{evaluated.image}"))
 
         results = run(
             model,
@@ -112,20 +112,19 @@ def evaluate(
     _print_table(results, paper)
     if out:
         for path in write_reports(results, out, with_paper=paper, overwrite=overwrite):
-            _say(f"written: {path}")
+            console.say(f"written: {path}")
     if collector and crops:
         save_image(collector.picture(), crops, overwrite=overwrite)
-        _say(f"drawn: {crops}")
+        console.say(f"drawn: {crops}")
     if save_images:
-        _say(f"SR images: {save_images}")
+        console.say(f"SR images: {save_images}")
 
 
 def _print_table(results: "Results", with_paper: bool) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    from enlcn.evaluate import paper
-    from enlcn.evaluate.report import describe_settings, table_rows
+    from enlcn.evaluate.report import describe_paper, describe_settings, describe_testset, table_rows
 
     table = Table(title=describe_settings(results), title_justify="left")
     table.add_column("method")
@@ -133,20 +132,14 @@ def _print_table(results: "Results", with_paper: bool) -> None:
         table.add_column(escape(testset.name), justify="right", no_wrap=True)
     for row in table_rows(results):
         table.add_row(escape(row.method), *row.cells)
-    if with_paper:
-        table.add_section()
-        for row in table_rows(results, with_paper)[len(results.models) :]:
-            table.add_row(row.method, *row.cells, style="dim")
+    table.add_section()
+    for row in table_rows(results, with_paper)[len(results.models) :]:
+        table.add_row(row.method, *row.cells, style="dim")
     console.out.print(table)
     for testset in results.testsets:
-        _say(f"{testset.name}: {testset.images} images, LR from {testset.lr_source}")
+        console.say(describe_testset(testset))
     if with_paper:
-        _say(f"below the line: {paper.source()}")
-
-
-def _say(text: str) -> None:
-    """Print as it is: names and paths may hold what looks like markup."""
-    console.out.print(text, markup=False)
+        console.say(describe_paper(results.settings.scale, "below the line"))
 
 
 def _check_images(wanted: list[str], testsets: list["BenchmarkSet"]) -> None:

@@ -18,4 +18,4 @@ def plot(
     from enlcn.train.plot import plot_runs
 
     plot_runs(runs, out, over="elapsed" if by_time else "step", overwrite=overwrite)
-    console.out.print(f"drawn: {out}")
+    console.say(f"drawn: {out}")

@@ -36,7 +36,11 @@ def train(
         Path | None, typer.Option(help="Images to validate on. Default: what is called val… below --data.")
     ] = None,
     init: Annotated[
-        Path | None, typer.Option(help="Start from these weights; of another scale, all but the upsampler.")
+        Path | None,
+        typer.Option(
+            help="Start from these weights: a file, a run's folder, untrained:NAME. Of another scale, all but the "
+            "upsampler."
+        ),
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 …")] = "auto",
     seed: Annotated[int | None, typer.Option(help="Of weights, batches and random matrices.")] = None,
@@ -92,13 +96,18 @@ def train(
     )
     live = None if console.out.quiet else console.err
     outcome = _with_decoding_bar(lambda progress: run_training(job, console=live, progress=progress))
+    if outcome.was_finished:
+        best = f", best PSNR {outcome.best_psnr:.2f} dB" if outcome.best_psnr is not None else ""
+        more = "--budget" if budget is not None and steps is None else "--steps or --budget"
+        console.say(f"{out}: this run is finished ({outcome.step:,} steps{best}); a larger {more} goes on with it")
+        return
     psnr = f", PSNR {outcome.psnr:.2f} dB (best {outcome.best_psnr:.2f})" if outcome.psnr is not None else ""
     skipped = f", {outcome.skipped} of them skipped" if outcome.skipped else ""
-    console.out.print(f"{outcome.step:,} steps{skipped} in {outcome.elapsed:.0f} s{psnr}")
+    console.say(f"{outcome.step:,} steps{skipped} in {outcome.elapsed:.0f} s{psnr}")
     if outcome.stopped_by is not None:
-        console.out.print(f"stopped; run the same command to go on from step {outcome.step}")
+        console.say(f"stopped; run the same command to go on from step {outcome.step}")
         raise typer.Exit(128 + outcome.stopped_by)
-    console.out.print(f"written: {out / 'model.safetensors'}")
+    console.say(f"written: {out / 'model.safetensors'}")
 
 
 def export_weights(
@@ -125,9 +134,9 @@ def export_weights(
     network = network_of(RunFolder(source).last if source.is_dir() else source)
     stored = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}[dtype]
     save(network, target, dtype=stored, overwrite=overwrite)
-    console.out.print(f"{target}: {target.stat().st_size / 2**20:.1f} MiB written")
+    console.say(f"{target}: {target.stat().st_size / 2**20:.1f} MiB written")
     if split is not None:
-        console.out.print(f"{split_file(target, split, overwrite=overwrite)}: lists its parts")
+        console.say(f"{split_file(target, split, overwrite=overwrite)}: lists its parts")
 
 
 def join_weights(
@@ -138,7 +147,7 @@ def join_weights(
     """Put a split file together again, checking every part."""
     from enlcn.train.file_parts import join_parts
 
-    console.out.print(f"{join_parts(manifest, target, overwrite=overwrite)}: joined and checked")
+    console.say(f"{join_parts(manifest, target, overwrite=overwrite)}: joined and checked")
 
 
 def _with_decoding_bar(run: Callable[[Callable[[int, int], None]], "Outcome"]) -> "Outcome":

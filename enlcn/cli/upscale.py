@@ -1,6 +1,5 @@
 """`enlcn upscale`: pictures in, larger pictures out."""
 
-import re
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,22 +8,30 @@ import typer
 from enlcn.cli import console
 from enlcn.errors import UserError
 
-_UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
-
 
 def upscale(
     inputs: Annotated[list[str], typer.Argument(help="Files, folders, globs, or - for standard input.")],
     output: Annotated[
         str | None,
-        typer.Option("--output", "-o", help="A file, a folder, or - for standard output. Default: beside the input."),
+        typer.Option(
+            "--output",
+            "-o",
+            help="A file, a folder, or - for standard output. Default: beside the input; for a folder, FOLDER_x4.",
+        ),
     ] = None,
     scale: Annotated[
-        float | None, typer.Option("--scale", "-s", help="How much larger, up to 4; 3.5 works too. Default: 4.")
+        float | None,
+        typer.Option("--scale", "-s", help="How much larger, up to 4; 3.5 works too. Default: the model's own."),
     ] = None,
     width: Annotated[int | None, typer.Option(help="Output width in pixels, instead of a scale.")] = None,
     height: Annotated[int | None, typer.Option(help="Output height in pixels, instead of a scale.")] = None,
     model: Annotated[
-        str | None, typer.Option("--model", "-m", help="A model's name or a checkpoint. Default: the bundled one.")
+        str | None,
+        typer.Option(
+            "--model",
+            "-m",
+            help="A model's name, a checkpoint, a training run, or untrained:NAME. Default: what is bundled.",
+        ),
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, mps …")] = "auto",
     precision: Annotated[str, typer.Option(help="auto, fp32, bf16 or fp16.")] = "auto",
@@ -46,7 +53,7 @@ def upscale(
     ] = False,
     mode: Annotated[str, typer.Option(help="whole, streaming (exact, in bounded memory) or auto.")] = "auto",
     memory_limit: Annotated[
-        str | None, typer.Option(help="Memory to stay under, such as 2G. Default: 60 % of what is free.")
+        str | None, typer.Option(help="Memory to stay under, such as 2G; at least 512M. Default: 60 % of what is free.")
     ] = None,
     tile: Annotated[
         int | None, typer.Option(help="Side of streamed tiles in input pixels; changes speed only.")
@@ -60,31 +67,30 @@ def upscale(
     report: Annotated[Path | None, typer.Option(help="Write what was done as JSON.")] = None,
 ) -> None:
     """Upscale pictures. Large ones are streamed: the result is the same whatever the tile size, without seams."""
-    limit = _parse_bytes(memory_limit) if memory_limit else None
+    from enlcn.upscaling.jobs import Naming, check_format, plan_jobs
+    from enlcn.zoo import native_scale
+
     if scale is None and width is None and height is None:
-        scale = 4.0
-    from enlcn.upscaling.jobs import STREAM, Naming, check_format, plan_jobs
+        scale = float(native_scale(model))
 
     label = f"x{scale:g}" if scale is not None else f"{width or ''}x{height or ''}".strip("x")
     planned = plan_jobs(inputs, Naming(output, check_format(format), suffix, label))
-    if report is not None:
-        from enlcn.files import refuse_to_overwrite
+    from enlcn.files import refuse_to_overwrite
+    from enlcn.upscaling.picture import Target
 
-        refuse_to_overwrite(report, overwrite)
+    target = Target(scale, width, height)
+    if report is not None:
+        refuse_to_overwrite(report, overwrite or skip_existing)
     if dry_run:
-        for job in planned:
-            exists = job.target is not None and job.target.exists()
-            note = " (exists: skipped)" if exists and skip_existing else " (exists)" if exists else ""
-            console.out.print(f"{job.source or STREAM} -> {job.target or STREAM}{note}")
+        _say_plan(planned, target, skip_existing)
         return
 
     from enlcn.upscaling.batch import Batch, BatchOptions
     from enlcn.upscaling.engine import EngineOptions
-    from enlcn.upscaling.picture import Target
 
-    engine = EngineOptions(device, precision, mode, self_ensemble, limit, tile, scratch)
+    engine = EngineOptions(device, precision, mode, self_ensemble, memory_limit, tile, scratch)
     options = BatchOptions(
-        Target(scale, width, height),
+        target,
         model,
         engine,
         quality,
@@ -94,21 +100,48 @@ def upscale(
         jobs,
         max_pixels,
     )
-    outcomes = _run(Batch(options), planned)
-    if report is not None:
-        _write_report(report, outcomes, overwrite)
+    outcomes: list[Any] = []
+    try:
+        _run(Batch(options), planned, outcomes)
+    except KeyboardInterrupt:
+        left = len(planned) - len(outcomes)
+        advice = "; run it again with --skip-existing for the rest" if len(planned) > 1 else ""
+        console.err.print(f"interrupted: {len(outcomes)} of {len(planned)} finished, {left} left{advice}")
+        raise typer.Exit(130) from None
+    finally:
+        if report is not None:
+            _write_report(report, outcomes)
     failed = [outcome for outcome in outcomes if outcome.status == "failed"]
     if failed and len(planned) == 1:
         raise UserError(failed[0].message)
     if len(planned) > 1:
         counts = {status: sum(o.status == status for o in outcomes) for status in ("done", "skipped", "failed")}
-        console.err.print(", ".join(f"{count} {status}" for status, count in counts.items() if count))
+        console.say(", ".join(f"{count} {status}" for status, count in counts.items() if count), to=console.err)
     if failed:
         raise typer.Exit(1)
 
 
-def _run(batch: Any, planned: list[Any]) -> list[Any]:
-    outcomes = []
+def _say_plan(planned: list[Any], target: Any, skip_existing: bool) -> None:
+    from enlcn.upscaling.large import header_size
+
+    problems = 0
+    for job in planned:
+        size = header_size(job.source) if job.source is not None else None
+        sizes = ""
+        if size is not None:
+            out_height, out_width = target.size(size[1], size[0])
+            sizes = f" ({size[0]}x{size[1]} -> {out_width}x{out_height})"
+        elif job.source is not None:
+            problems += 1
+            sizes = " (not a picture)" if job.source.exists() else " (no such file)"
+        exists = job.target is not None and job.target.exists()
+        note = " (exists: skipped)" if exists and skip_existing else " (exists)" if exists else ""
+        console.say(f"{job.source or '-'} -> {job.target or '-'}{sizes}{note}")
+    if problems:
+        raise typer.Exit(1)
+
+
+def _run(batch: Any, planned: list[Any], outcomes: list[Any]) -> None:
     with console.progress_bar() as bar:
         whole = bar.add_task("pictures", total=len(planned), visible=len(planned) > 1)
 
@@ -125,38 +158,28 @@ def _run(batch: Any, planned: list[Any]) -> list[Any]:
             bar.advance(whole)
             outcomes.append(outcome)
             _say(outcome, alone=len(planned) == 1)
-    return outcomes
 
 
 def _say(outcome: Any, *, alone: bool) -> None:
-    # Standard output may carry the picture.
+    """One line per picture, on standard error: standard output may carry the picture itself."""
     if outcome.status == "failed":
         if not alone:
             console.err.print(f"[bold red]failed:[/] {console.escape(outcome.message)}")
         return
-    if console.out.quiet:
-        return
     if outcome.status == "skipped":
-        console.err.print(f"{outcome.target}: exists, skipped")
+        console.say(f"{outcome.target}: exists, skipped", to=console.err)
         return
     sizes = " -> ".join(f"{w}x{h}" for w, h in (outcome.lr_size, outcome.sr_size))
-    how = f"{outcome.mode}, {outcome.precision}" + (f", {outcome.disk / 2**30:.1f} GiB scratch" if outcome.disk else "")
-    console.err.print(f"{outcome.target}: {sizes} in {outcome.seconds:.1f} s ({how})")
+    how = f"{outcome.mode}, {outcome.precision}" + (f", {outcome.disk / 2**20:.0f} MiB scratch" if outcome.disk else "")
+    console.say(f"{outcome.target}: {sizes} in {outcome.seconds:.1f} s ({how})", to=console.err)
     for note in outcome.notes:
-        console.err.print(f"  note: {note}")
+        console.say(f"  note: {note}", to=console.err)
 
 
-def _write_report(path: Path, outcomes: list[Any], overwrite: bool) -> None:
+def _write_report(path: Path, outcomes: list[Any]) -> None:
     import json
 
     from enlcn.files import atomic_write
 
-    with atomic_write(path, overwrite=overwrite) as temporary:
-        temporary.write_text(json.dumps([outcome.as_dict() for outcome in outcomes], indent=2))
-
-
-def _parse_bytes(text: str) -> int:
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", text.strip().lower())
-    if not match:
-        raise UserError(f"--memory-limit is '{text}'; give it as 800M or 2G")
-    return int(float(match[1]) * _UNITS[match[2]])
+    with atomic_write(path, overwrite=True) as temporary:  # whether it may be replaced was asked before the work
+        temporary.write_text(json.dumps([outcome.as_dict() for outcome in outcomes], indent=2) + "\n")

@@ -4,6 +4,7 @@
 """
 
 import atexit
+import logging
 import re
 import struct
 import zlib
@@ -17,6 +18,7 @@ from enlcn.data.image import Image, ImageError, check_pixel_count, matching_prof
 from enlcn.data.image_formats import FORMATS
 from enlcn.data.tiff_exif import exif_of_tiff, tiff_with_exif
 
+log = logging.getLogger(__name__)
 LOADERS = {"png": "png", "jpeg": "jpeg", "webp": "webp", "avif": "heif", "tiff": "tiff"}
 # Missing data is only a warning to libjpeg, and to libtiff in tiles: grey or black would take its place.
 _STRICTLY_READ = ("jpeg", "tiff")
@@ -68,8 +70,11 @@ def decode(data: bytes, format: str, max_pixels: int, name: str) -> tuple[Image,
         icc, exif, xmp = (blob(image, field) for field in ("icc-profile-data", "exif-data", "xmp-data"))
         depth = image.get("heif-bitdepth") if format == "avif" else 8
         orientation = image.get("orientation") if format == "tiff" else orientation_of(without_prefix(exif))
+        pages = image.get("n-pages") if image.get_typeof("n-pages") else 1
     except pyvips.Error as error:
         raise ImageError(f"{name}: damaged or truncated {FORMATS[format].name} file ({reason(error)})") from None
+    if pages > 1:
+        log.warning("%s: has %d pages or frames; only the first is read", name, pages)
     if depth in (10, 12):
         # libvips leaves the low bits empty; repeating the high ones there makes white 65,535.
         planes = planes | planes >> depth

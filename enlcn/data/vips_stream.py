@@ -11,8 +11,9 @@ from enlcn.data import vips_codec
 from enlcn.data.exif import orientation_of, with_upright_orientation, without_prefix
 from enlcn.data.image import Image, ImageError, matching_profile, upright
 from enlcn.data.image_formats import FORMATS, sniff_format
+from enlcn.data.raw_as_tiff import RawAsTiff
 
-_STRIP_BYTES = 2**24
+_STRIP_BYTES = 2**22
 _SNIFFED = 64
 
 
@@ -133,9 +134,13 @@ def save_raw(
 
 def _open_raw(vips: Any, raw: RawPixels) -> Any:
     height, width, channels = raw.shape
-    kind = "uchar" if raw.dtype == np.uint8 else "ushort"
     if raw.handle is None:
         assert raw.array is not None
+        kind = "uchar" if raw.dtype == np.uint8 else "ushort"
         return vips.Image.new_from_memory(np.ascontiguousarray(raw.array), width, height, channels, kind)
-    image = vips.Image.rawload(f"/dev/fd/{raw.handle}", width, height, channels * raw.dtype.itemsize)
-    return image.copy(bands=channels, format=kind, interpretation="multiband")
+    file = RawAsTiff(raw.handle, raw.shape, raw.dtype)
+    source = vips.SourceCustom()
+    source.on_read(file.read)
+    source.on_seek(file.seek)
+    image = vips.Image.new_from_source(source, "", access="sequential")
+    return image.copy(interpretation="multiband")

@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 
 from enlcn.evaluate import paper
-from enlcn.evaluate.results import Results, Score
+from enlcn.evaluate.results import Results, Score, TestsetInfo
 from enlcn.files import atomic_write, refuse_to_overwrite
 from enlcn.version import __version__
 
@@ -51,6 +51,17 @@ def describe_settings(results: Results) -> str:
     )
 
 
+def describe_testset(testset: TestsetInfo) -> str:
+    """A test set in one line."""
+    images = "1 image" if testset.images == 1 else f"{testset.images} images"
+    return f"{testset.name}: {images}, LR from {testset.lr_source}"
+
+
+def describe_paper(scale: int, where: str) -> str:
+    """Which rows of a table are the paper's; `where` says how they are told apart."""
+    return f"{where}: {paper.source()}" if paper.methods(scale) else f"the paper has no figures for x{scale}"
+
+
 def to_json(results: Results, with_paper: bool = False) -> str:
     """Settings, means and every image; a PSNR that is infinite is written as "inf"."""
     document = {
@@ -89,12 +100,12 @@ def to_markdown(results: Results, with_paper: bool = False) -> str:
     """The table of means, then one table for each set with its images."""
     names = [testset.name for testset in results.testsets]
     lines = [f"# Evaluation x{results.settings.scale}", "", describe_settings(results), ""]
-    lines += [f"- {each.name}: {each.images} images, LR from {each.lr_source}" for each in results.testsets]
+    lines += [f"- {describe_testset(testset)}" for testset in results.testsets]
     rows = table_rows(results, with_paper)
     labelled = [[f"{row.method} (paper)" if row.from_paper else row.method, *row.cells] for row in rows]
     lines += ["", *_markdown_table(["method", *names], labelled)]
     if with_paper:
-        lines += ["", f"Rows marked (paper): {paper.source()}."]
+        lines += ["", f"{describe_paper(results.settings.scale, 'Rows marked (paper)')}."]
     models = [model.name for model in results.models]
     scores = {(each.testset, each.image, each.model): each.score for each in results.images}
     for name in names:

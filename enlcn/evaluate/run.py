@@ -105,8 +105,11 @@ def _evaluate_pair(
     testset: str, pair: ImagePair, upscalers: list[Upscaler], settings: Settings, border: Border
 ) -> Evaluated:
     # Small tensors one after the other: where cores are busy, waiting for a second thread takes ten times longer.
-    with torch_threads(1):
-        lr, hr = load_pair(pair, settings.scale, border)
+    try:
+        with torch_threads(1):
+            lr, hr = load_pair(pair, settings.scale, border)
+    except UserError as error:
+        raise UserError(f"{error}; nothing is reported of an incomplete test set: mend or replace the file") from None
     upscaled, scores = {}, {}
     for upscaler in upscalers:
         began = time.perf_counter()

@@ -17,6 +17,7 @@ from enlcn.upscaling.devices import autocast, resolve_device
 from enlcn.upscaling.engine import Engine, EngineOptions
 from enlcn.upscaling.ensemble import mean_over_turns
 from enlcn.upscaling.tiling import Tile
+from enlcn.zoo import resolve
 
 BICUBIC = "bicubic"
 ModelSource = str | os.PathLike[str] | nn.Module
@@ -94,14 +95,17 @@ def _not_finite(name: str, precision: str) -> UserError:
 
 
 def build_upscalers(models: dict[str, ModelSource], options: EngineOptions, *, scale: int) -> list[Upscaler]:
-    """An upscaler for each model: the word "bicubic", what `enlcn.checkpoint.load` takes, or a network."""
+    """An upscaler for each model: "bicubic", what `enlcn.zoo.resolve` makes a checkpoint of, or a network."""
     built = []
     for name, source in models.items():
         if source == BICUBIC:
             built.append(bicubic(scale, name))
             continue
-        network, origin = (source, "") if isinstance(source, nn.Module) else (load(source), os.fspath(source))
-        built.append(from_network(name, network, options, scale=scale, source=origin))
+        if isinstance(source, nn.Module):
+            built.append(from_network(name, source, options, scale=scale))
+            continue
+        origin = resolve(os.fspath(source), scale)
+        built.append(from_network(name, load(origin), options, scale=scale, source=origin))
     return built
 
 

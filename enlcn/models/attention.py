@@ -3,6 +3,7 @@
 Axes: B batch, C channels, N = H W positions, D query/key width, M features.
 """
 
+import importlib.util
 import math
 from abc import ABC, abstractmethod
 
@@ -10,13 +11,22 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
+from enlcn.errors import UserError
 from enlcn.ops.enlca import can_run, enlca
 from enlcn.ops.enlca.naive import NORM_EPS
+from enlcn.ops.linear_attention import BACKENDS as PLAIN_BACKENDS
 from enlcn.ops.linear_attention import choose, linear_attention, needs_rescaling
 from enlcn.ops.precision import at_least_float32, no_autocast
 from enlcn.ops.projection import draw_projection
 
 Pair = tuple[Tensor, Tensor]
+BACKENDS = ("auto", *PLAIN_BACKENDS, "triton")
+
+
+def require(condition: bool, message: str) -> None:
+    """A ValueError that says `message`, where a module's argument does not hold `condition`."""
+    if not condition:
+        raise ValueError(message)
 
 
 def flatten(x: Tensor) -> Tensor:
@@ -38,6 +48,11 @@ class Attention(nn.Module, ABC):
         self, channels: int, *, reduction: int = 4, amplification: float | None = None, res_scale: float = 0.1
     ):
         super().__init__()
+        require(
+            reduction >= 1 and channels >= 1 and channels % reduction == 0,
+            f"channels ({channels}) must be a multiple of the reduction ({reduction}), both at least 1",
+        )
+        require(amplification is None or amplification > 0, f"amplification is {amplification}; it must be positive")
         self.query_width = channels // reduction
         self.amplification = amplification
         self.res_scale = res_scale
@@ -116,6 +131,11 @@ class ENLCA(Attention):
         generator: torch.Generator | None = None,
     ):
         super().__init__(channels, reduction=reduction, amplification=amplification, res_scale=res_scale)
+        require(num_features >= 1, f"num_features is {num_features}; it must be at least 1")
+        require(feature_eps >= 0, f"feature_eps is {feature_eps}; it must not be negative")
+        require(backend in BACKENDS, f"unknown backend {backend!r}; choose from {', '.join(BACKENDS)}")
+        if backend == "triton" and importlib.util.find_spec("triton") is None:
+            raise UserError("backend 'triton' needs Triton, which is not installed; pip install triton, or take 'auto'")
         self.num_features = num_features
         self.projection_kind = projection
         self.feature_eps = feature_eps

@@ -4,7 +4,7 @@ Axes: B batch, C channels, H rows, W columns, s scale.
 """
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import torch
@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from enlcn import recipes
 from enlcn.config import AttentionConfig, ModelConfig
+from enlcn.errors import UserError
 from enlcn.models.attention import ENLCA, Attention, Pair
 from enlcn.models.blocks import UPSAMPLERS, ResidualBlock, conv3x3
 from enlcn.models.rivals import CCA, NLA, NLSA
@@ -136,9 +137,17 @@ ATTENTIONS: dict[str, Callable[[AttentionConfig, int, dict[str, Any]], Attention
 
 def ENLCN(scale: int = 4, **changes: Any) -> SRNetwork:
     """The paper's network (43.58 M parameters at x4), freshly initialised; `changes` are ModelConfig fields."""
-    return SRNetwork(replace(recipes.ENLCN, scale=scale, **changes))
+    return SRNetwork(_changed(recipes.ENLCN, scale=scale, **changes))
 
 
 def EDSR(scale: int = 4, **changes: Any) -> SRNetwork:
     """EDSR at full size, freshly initialised; `changes` are ModelConfig fields."""
-    return SRNetwork(replace(recipes.EDSR, scale=scale, **changes))
+    return SRNetwork(_changed(recipes.EDSR, scale=scale, **changes))
+
+
+def _changed(base: ModelConfig, **changes: Any) -> ModelConfig:
+    known = [field.name for field in fields(ModelConfig)]
+    for name in changes:
+        if name not in known:
+            raise UserError(f"unknown setting '{name}'; choose from {', '.join(known)}")
+    return replace(base, **changes)

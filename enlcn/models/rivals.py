@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from enlcn.models.attention import NORM_EPS, Attention, Pair, flatten
+from enlcn.models.attention import NORM_EPS, Attention, Pair, flatten, require
 from enlcn.ops.criss_cross import criss_cross_attention
 from enlcn.ops.hashed_attention import draw_rotations, hashed_attention
 from enlcn.ops.softmax_attention import softmax_attention
@@ -47,6 +47,8 @@ class NLSA(Attention):
         generator: torch.Generator | None = None,
     ):
         super().__init__(channels, reduction=reduction, amplification=amplification, res_scale=res_scale)
+        require(num_rounds >= 1, f"num_rounds is {num_rounds}; it must be at least 1")
+        require(bucket_size >= 1, f"bucket_size is {bucket_size}; it must be at least 1")
         del self.query, self.key
         self.match = nn.Conv2d(channels, self.query_width, kernel_size=3, padding=1)
         self.num_rounds = num_rounds

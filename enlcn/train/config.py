@@ -160,14 +160,16 @@ class EngineConfig:
 
 @dataclass(frozen=True)
 class CadenceConfig:
-    """How often something happens, in steps; 0 is never.
+    """How often something happens, in steps unless said otherwise; 0 is never.
 
     Attributes:
         log: a line of metrics; also how often a run of bad steps is noticed.
         validate: PSNR on the held-out images.
         checkpoint: replaces checkpoints/last.
+        checkpoint_seconds: does so, too, where the last time is longer ago than this.
         keep: a checkpoint that stays, as checkpoints/step-N.
         redraw: F is drawn anew (the paper: every epoch).
+        redraw_until: ... in this share of the run, by the schedule's clock; then F stays as it is. 1 is always.
         validation_images: at most so many of the held-out images; None for all.
         validation_crop: side of the LR centre that is validated; None for whole images.
     """
@@ -175,15 +177,18 @@ class CadenceConfig:
     log: int = 100
     validate: int = STEPS_PER_EPOCH
     checkpoint: int = STEPS_PER_EPOCH
+    checkpoint_seconds: float = 60.0
     keep: int = 0
     redraw: int = STEPS_PER_EPOCH
+    redraw_until: float = 1.0
     validation_images: int | None = None
     validation_crop: int | None = None
 
     def __post_init__(self) -> None:
         _require(self.log >= 1, "cadence.log must be at least 1")
-        for name in ("validate", "checkpoint", "keep", "redraw"):
+        for name in ("validate", "checkpoint", "checkpoint_seconds", "keep", "redraw"):
             _require(getattr(self, name) >= 0, f"cadence.{name} must not be negative")
+        _require(0 <= self.redraw_until <= 1, "cadence.redraw_until must lie in [0, 1]")
         for name in ("validation_images", "validation_crop"):
             value = getattr(self, name)
             _require(value is None or value >= 1, f"cadence.{name} must be at least 1")

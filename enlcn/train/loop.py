@@ -16,7 +16,7 @@ from enlcn.models.backbone import SRNetwork
 from enlcn.train.config import TrainConfig
 from enlcn.train.distributed import Ranks
 from enlcn.train.reporting import Reports, TrainRecord, ValidationRecord
-from enlcn.train.schedule import contrast_is_on, follows_budget, learning_rate, position
+from enlcn.train.schedule import contrast_is_on, follows_budget, is_over, learning_rate, position, redraw_is_on
 from enlcn.train.snapshot import RunFolder, Snapshot, take
 from enlcn.train.step import Readings, TrainStep
 from enlcn.train.stopping import StopRequest
@@ -25,11 +25,16 @@ from enlcn.train.validation import HeldOutImage, validate
 log = logging.getLogger(__name__)
 # Processes must use one clock for the learning rate; asking it costs a round trip.
 _STEPS_BETWEEN_CLOCKS = 10
+# Where the disk is slow, checkpoints by the clock take at most this share of a run.
+_SAVING_SHARE = 0.02
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a run ended: steps done, seconds used, PSNR at the end and at best (None without held-out images)."""
+    """How a run ended: steps done, seconds used, PSNR at the end and at best (None without held-out images).
+
+    `was_finished`: there was nothing left to do, and nothing was done.
+    """
 
     step: int
     elapsed: float
@@ -37,6 +42,7 @@ class Outcome:
     best_psnr: float | None
     skipped: int
     stopped_by: int | None = None
+    was_finished: bool = False
 
 
 class Run:
@@ -92,6 +98,7 @@ class Run:
             self._started -= snapshot.elapsed
         self._clock = ranks.from_main(self.elapsed)
         self._read_at = (self.state.step, time.monotonic())
+        self._saved_at, self._saving_took = time.monotonic(), 0.0
 
     @property
     def elapsed(self) -> float:
@@ -123,13 +130,13 @@ class Run:
     def _is_over(self) -> bool:
         if self.ranks.is_alone or (self.budget is not None and self.state.step % _STEPS_BETWEEN_CLOCKS == 0):
             self._clock = self.ranks.from_main(self.elapsed)
-        if self.budget is not None and self._clock >= self.budget:
-            return True
-        return not follows_budget(self.config, self.budget) and self.state.step >= self.config.total_steps
+        return is_over(self.config, self.state.step, self._clock, self.budget)
 
     def _advance(self) -> None:
         at = position(self.config, self.state.step, self._clock, self.budget)
-        self.state.advance(self._learning_rate(at), contrast_is_on(self.config, at))
+        self.state.advance(
+            self._learning_rate(at), contrast_is_on(self.config, at), may_redraw=redraw_is_on(self.config, at)
+        )
 
     def _learning_rate(self, at: float) -> float:
         return learning_rate(self.config.schedule, at, self.state.step, self.config.total_steps)
@@ -140,7 +147,7 @@ class Run:
             self._read()
         best_so_far = _is_due(step, cadence.validate) and self._validate()
         keep = _is_due(step, cadence.keep)
-        if best_so_far or keep or _is_due(step, cadence.checkpoint):
+        if best_so_far or keep or _is_due(step, cadence.checkpoint) or self._was_saved_long_ago():
             self._save()
             if best_so_far:
                 self._keep_as_best()
@@ -193,9 +200,16 @@ class Run:
         return True
 
     def _save(self) -> None:
+        before = time.monotonic()
         if self.ranks.is_main:
             snapshot = take(self.state, elapsed=self.elapsed, best_psnr=self.best_psnr, data_key=self.data_key)
             self.folder.save(snapshot)
+        self._saved_at = time.monotonic()
+        self._saving_took = self._saved_at - before
+
+    def _was_saved_long_ago(self) -> bool:
+        limit = self.config.cadence.checkpoint_seconds
+        return limit > 0 and time.monotonic() - self._saved_at >= max(limit, self._saving_took / _SAVING_SHARE)
 
     def _keep_as_best(self) -> None:
         self.folder.keep_last_as(self.folder.best)

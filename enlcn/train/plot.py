@@ -1,12 +1,15 @@
 """Curves of several runs in one picture, from their metrics.jsonl."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from enlcn.errors import MissingExtraError, UserError
 from enlcn.files import atomic_write, refuse_to_overwrite
 from enlcn.train.reporting import read_records
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 Axis = Literal["step", "elapsed"]
 # event, field, title, whether small values matter
@@ -17,32 +20,48 @@ _PANELS = (
     ("train", "learning_rate", "learning rate", False),
 )
 _AXIS_TITLES = {"step": "steps", "elapsed": "seconds"}
+_NUM_COLOURS = 10  # matplotlib's cycle; runs beyond it take the next kind of line
+_LINES = ("-", "--", ":", "-.")
 
 
 def plot_runs(runs: Sequence[Path], out: Path, *, over: Axis = "step", overwrite: bool = False) -> None:
     """Draw the curves of `runs` (folders of `enlcn train`) into `out`, over steps or elapsed seconds."""
     refuse_to_overwrite(out, overwrite)
-    curves = {_label(run, runs): _records(run) for run in runs}
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise MissingExtraError("Drawing curves", "train") from None
-
-    figure = Figure(figsize=(11, 7.5), layout="constrained")
-    for axes, (event, field, title, logarithmic) in zip(figure.subplots(2, 2).flat, _PANELS, strict=True):
-        for label, records in curves.items():
-            points = [(r[over], r[field]) for r in records if r.get("event") == event and r[field] is not None]
-            if points:
-                axes.plot(*zip(*points, strict=True), label=label, linewidth=1.2, marker="." if len(points) < 3 else "")
-        axes.set(title=title, xlabel=_AXIS_TITLES[over], yscale="log" if logarithmic else "linear")
-        axes.grid(alpha=0.3)
-    handles, labels = figure.axes[1].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=min(4, len(curves)))
+    figure = draw_curves({_label(run, runs): _records(run) for run in runs}, over)
     with atomic_write(out, overwrite=overwrite) as temporary:
         try:
             figure.savefig(temporary, dpi=130)
         except ValueError as error:
             raise UserError(f"{out}: {error}") from None
+
+
+def draw_curves(curves: Mapping[str, list[dict[str, Any]]], over: Axis = "step") -> "Figure":
+    """The panels; a run, named by its key in `curves`, looks alike in all of them and in the legend."""
+    try:
+        from matplotlib.figure import Figure
+        from matplotlib.lines import Line2D
+    except ImportError:
+        raise MissingExtraError("Drawing curves", "train") from None
+
+    figure = Figure(figsize=(11, 7.5), layout="constrained")
+    looks: dict[str, dict[str, Any]] = {
+        label: {
+            "color": f"C{index % _NUM_COLOURS}",
+            "linestyle": _LINES[index // _NUM_COLOURS % len(_LINES)],
+            "linewidth": 1.2,
+        }
+        for index, label in enumerate(curves)
+    }
+    for axes, (event, field, title, logarithmic) in zip(figure.subplots(2, 2).flat, _PANELS, strict=True):
+        for label, records in curves.items():
+            points = [(r[over], r[field]) for r in records if r.get("event") == event and r[field] is not None]
+            if points:
+                axes.plot(*zip(*points, strict=True), marker="." if len(points) < 3 else "", **looks[label])
+        axes.set(title=title, xlabel=_AXIS_TITLES[over], yscale="log" if logarithmic else "linear")
+        axes.grid(alpha=0.3)
+    handles = [Line2D([], [], **look) for look in looks.values()]
+    figure.legend(handles, list(looks), loc="outside lower center", ncols=min(4, len(curves)))
+    return figure
 
 
 def _label(run: Path, runs: Sequence[Path]) -> str:

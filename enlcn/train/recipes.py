@@ -15,6 +15,7 @@ from enlcn.train.config import (
     ScheduleConfig,
     TrainConfig,
 )
+from enlcn.train.settings import did_you_mean
 
 PAPER = TrainConfig()
 # LR crops of the lineage's 92, 108 and 112 HR pixels; the paper gives none for x3.
@@ -22,13 +23,14 @@ PAPER_CROPS = {2: 46, 3: 36, 4: 28}
 NO_CONTRAST = replace(PAPER.loss, contrastive_weight=0.0)
 
 # What trains a network best within hours on one card, not what the paper did. L_cl looks at few rows: an unbiased
-# estimate at a small part of the cost.
+# estimate at a small part of the cost. F stays as it is in the second half: while the learning rate falls, the network
+# settles on the F it will keep.
 MODERN = TrainConfig(
     data=DataConfig(crop=48, batch_size=32),
     loss=LossConfig(contrastive_start=0, num_rows=64),
     schedule=ScheduleConfig(kind="cosine", learning_rate=2e-4, warmup_steps=500, final_fraction=1e-3),
     optimizer=OptimizerConfig(clip_norm=1.0, ema_decay=0.999),
-    cadence=CadenceConfig(checkpoint=5000, validate=5000, keep=100_000),
+    cadence=CadenceConfig(checkpoint=5000, validate=5000, keep=100_000, redraw_until=0.5),
     total_steps=300_000,
 )
 MODERN_SMALL = replace(
@@ -103,9 +105,7 @@ RECIPES: dict[str, TrainConfig] = _all()
 def recipe(name: str) -> TrainConfig:
     """The run called `name`."""
     if name not in RECIPES:
-        raise UserError(
-            f"unknown recipe '{name}'; `enlcn train --list` shows all, for example {', '.join(RECIPES)[:60]}…"
-        )
+        raise UserError(f"unknown recipe '{name}'; {did_you_mean(name, RECIPES)}`enlcn train --list` shows all")
     return RECIPES[name]
 
 

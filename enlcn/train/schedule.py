@@ -1,4 +1,4 @@
-"""Where a run stands: the learning rate and L_cl's start, by steps or by the time budget."""
+"""Where a run stands: the learning rate, L_cl's start and F's last draw, by steps or by the time budget."""
 
 import math
 
@@ -8,6 +8,13 @@ from enlcn.train.config import ScheduleConfig, TrainConfig
 def follows_budget(config: TrainConfig, budget: float | None) -> bool:
     """Whether time, not the count of steps, moves the schedule on; the run then ends with the budget alone."""
     return budget is not None and config.schedule.clock != "steps"
+
+
+def is_over(config: TrainConfig, step: int, elapsed: float, budget: float | None) -> bool:
+    """Whether steps or budget are used up after `step` steps and `elapsed` seconds."""
+    if budget is not None and elapsed >= budget:
+        return True
+    return not follows_budget(config, budget) and step >= config.total_steps
 
 
 def position(config: TrainConfig, step: int, elapsed: float, budget: float | None) -> float:
@@ -41,3 +48,8 @@ def contrast_is_on(config: TrainConfig, at: float) -> bool:
     return (
         config.loss.contrastive_weight > 0 and config.model.num_attentions > 0 and at >= config.loss.contrastive_start
     )
+
+
+def redraw_is_on(config: TrainConfig, at: float) -> bool:
+    """Whether F may still be drawn anew, with the schedule standing `at`."""
+    return at < config.cadence.redraw_until * config.total_steps

@@ -1,8 +1,9 @@
 """Configs as plain values: dictionaries for files, `key=value` for the command line, both checked by type."""
 
 import types
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, fields, is_dataclass
+from difflib import get_close_matches
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from enlcn.errors import UserError
@@ -48,7 +49,7 @@ def apply_settings(config: Config, settings: Iterable[str]) -> Config:
         if not separator:
             raise UserError(f"'{setting}' is no setting; give key=value, for example data.batch_size=32")
         if name not in names:
-            raise UserError(f"unknown setting '{name}'; choose from {', '.join(names)}")
+            raise UserError(f"unknown setting '{name}'; {did_you_mean(name, names)}--show lists all")
         _put(values, config, name, text)
     # Built once, at the end: settings that only fit together may come in any order.
     return from_plain(type(config), values)
@@ -58,6 +59,18 @@ def differences(old: Any, new: Any) -> list[str]:
     """Dotted names of the settings that differ."""
     new_values = setting_names(new)
     return [name for name, value in setting_names(old).items() if new_values[name] != value]
+
+
+def did_you_mean(name: str, known: Collection[str]) -> str:
+    """The few of `known` that are most like `name`, as a question to go before other advice; "" where none is.
+
+    >>> did_you_mean("data.batchsize", ["data.batch_size", "total_steps"])
+    'did you mean data.batch_size? '
+    """
+    close = get_close_matches(name, known)
+    # A bare name, or one under the wrong heading, is like the last part of the right one.
+    close += [full for full in known if full.split(".")[-1] == name.split(".")[-1] and full not in close]
+    return f"did you mean {' or '.join(close)}? " if close else ""
 
 
 def _put(values: dict[str, Any], config: Any, name: str, text: str) -> None:

@@ -14,13 +14,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from enlcn.checkpoint import TRAINING_FORMAT, why_unread
 from enlcn.errors import UserError
 from enlcn.files import atomic_write
 from enlcn.train.config import TrainConfig
 from enlcn.train.settings import from_plain, to_plain
 from enlcn.train.step import TrainStep
 
-FORMAT = "enlcn-training"
 FORMAT_VERSION = 1
 
 
@@ -96,7 +96,7 @@ def is_snapshot(path: Path) -> bool:
         content = torch.load(path, map_location="cpu", weights_only=True)
     except Exception:  # a damaged pickle makes its reader raise anything
         return False
-    return isinstance(content, dict) and content.get("format") == FORMAT
+    return isinstance(content, dict) and content.get("format") == TRAINING_FORMAT
 
 
 def load_snapshot(path: Path) -> Snapshot:
@@ -106,9 +106,8 @@ def load_snapshot(path: Path) -> Snapshot:
     except FileNotFoundError:
         raise UserError(f"{path}: no such training checkpoint") from None
     except Exception as error:  # a damaged pickle makes its reader raise anything
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise UserError(f"{path}: not a readable training checkpoint ({reason})") from None
-    if not isinstance(values, dict) or values.pop("format", None) != FORMAT:
+        raise UserError(f"{path}: not a readable training checkpoint: {why_unread(error)}") from None
+    if not isinstance(values, dict) or values.pop("format", None) != TRAINING_FORMAT:
         raise UserError(f"{path}: not a training checkpoint")
     version = values.pop("version")
     if version != FORMAT_VERSION:
@@ -134,7 +133,8 @@ class RunFolder:
     def save(self, snapshot: Snapshot) -> None:
         """Replace checkpoints/last."""
         content = {field: getattr(snapshot, field) for field in vars(snapshot)}
-        content |= {"config": json.dumps(to_plain(snapshot.config)), "format": FORMAT, "version": FORMAT_VERSION}
+        config = json.dumps(to_plain(snapshot.config))
+        content |= {"config": config, "format": TRAINING_FORMAT, "version": FORMAT_VERSION}
         with atomic_write(self.last, overwrite=True) as temporary:
             torch.save(content, temporary)
 

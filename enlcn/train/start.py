@@ -17,7 +17,7 @@ from enlcn.train.config import TrainConfig
 from enlcn.train.distributed import Ranks, processes
 from enlcn.train.loop import Outcome, Run
 from enlcn.train.reporting import Reports, open_reports
-from enlcn.train.schedule import follows_budget
+from enlcn.train.schedule import follows_budget, is_over
 from enlcn.train.settings import differences
 from enlcn.train.snapshot import RunFolder, Snapshot, load_snapshot
 from enlcn.train.step import set_up_backends
@@ -51,7 +51,7 @@ class Job:
         out: RUN, the folder of the run.
         budget: seconds from the start, all attempts together, loading and compiling counted in; None for no limit.
         validation: images to validate on; where None, the part of `data` that is held out, if any.
-        init: weights to start from.
+        init: weights to start from: see `warm_start`.
         device: "auto", "cpu", "cuda" …
         cache: folder for decoded images; None for the user's.
         resume: go on from RUN's last checkpoint; otherwise one there is an error.
@@ -84,12 +84,20 @@ def train(job: Job, *, console: Console | None = None, progress: Callable[[int, 
     with processes(job.device) as ranks, StopRequest() as stop:
         folder = RunFolder(job.out)
         snapshot = _snapshot_of(job, folder)
+        if snapshot is not None and _is_finished(job, folder, snapshot):
+            return Outcome(
+                snapshot.step, snapshot.elapsed, None, snapshot.best_psnr, snapshot.skipped, was_finished=True
+            )
+        if snapshot is not None:
+            log.info("going on from step %d", snapshot.step)
         set_up_backends(job.config.engine, ranks.device)
-        images = _load_images(job, ranks, progress)
+        # What may be wrong comes first: decoding the training images can take minutes.
+        files = find_images(job.data)
         held_out = _load_held_out(job) if ranks.is_main else []
+        network = _initial_network(job, snapshot).to(ranks.device)
+        images = _load_images(job, files, ranks, progress)
         if snapshot is not None and snapshot.data_key != images.key:
             log.warning("the training images differ from those this run began with")
-        network = _initial_network(job, snapshot).to(ranks.device)
         reports = _open_reports(job, ranks, snapshot, console)
         try:
             if ranks.is_main:
@@ -120,13 +128,20 @@ def _snapshot_of(job: Job, folder: RunFolder) -> Snapshot | None:
     changed = [name for name in differences(snapshot.config, job.config) if not name.startswith(_FREE_SETTINGS)]
     if changed:
         raise UserError(f"{job.out}: holds a run with other settings ({', '.join(changed)}); choose another folder")
-    log.info("going on from step %d", snapshot.step)
     return snapshot
 
 
-def _load_images(job: Job, ranks: Ranks, progress: Callable[[int, int], None] | None) -> PackedImages:
+def _is_finished(job: Job, folder: RunFolder, snapshot: Snapshot) -> bool:
+    """Whether the run has come to its end and the network written there is that of its last checkpoint."""
+    if not is_over(job.config, snapshot.step, snapshot.elapsed, job.budget) or not folder.model.exists():
+        return False
+    return folder.model.stat().st_mtime_ns >= folder.last.stat().st_mtime_ns
+
+
+def _load_images(
+    job: Job, files: list[ImageFile], ranks: Ranks, progress: Callable[[int, int], None] | None
+) -> PackedImages:
     """The main process fills the cache, the others then find it full."""
-    files = find_images(job.data)
     cache = job.cache or default_cache()
     if not ranks.is_main:
         ranks.wait_for_all()
@@ -139,6 +154,8 @@ def _load_images(job: Job, ranks: Ranks, progress: Callable[[int, int], None] | 
 
 
 def _load_held_out(job: Job) -> list[HeldOutImage]:
+    if job.validation and not job.validation.exists():
+        raise UserError(f"{job.validation}: no such folder or tar of validation images; give another with --val")
     files: list[ImageFile] = find_images(job.validation, "all") if job.validation else find_images(job.data, "held-out")
     if not files:
         if job.validation:

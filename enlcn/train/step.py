@@ -92,10 +92,10 @@ class TrainStep:
         self._found_bad = torch.zeros((), device=device)
         self.optimizer.found_inf = self._found_bad  # type: ignore[attr-defined]
 
-    def advance(self, learning_rate: float, with_contrast: bool) -> None:
-        """Do the next step. Returns before the device has done it."""
+    def advance(self, learning_rate: float, with_contrast: bool, may_redraw: bool = True) -> None:
+        """Do the next step, with a new F where one is due and allowed. Returns before the device has done it."""
         redraw = self.config.cadence.redraw
-        if redraw and self.step % redraw == 0:
+        if may_redraw and redraw and self.step % redraw == 0:
             self.redraw_projections(self.step // redraw)
         self.learning_rate.fill_(learning_rate)
         self.patches.prepare(self.step)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
+from PIL import UnidentifiedImageError
 from torch import Tensor
 
 from enlcn.data.image_io import to_float, to_uint8
@@ -50,6 +51,8 @@ def load_held_out(
     for file in files:
         try:
             hr = crop_to_multiple(decode(file), scale)
+        except UnidentifiedImageError:  # names no file, but the buffer it was read into
+            raise UserError(f"{file.name}: cannot be validated on: not a readable image") from None
         except Exception as error:  # Pillow's readers let through whatever Python raised in them
             raise UserError(f"{file.name}: cannot be validated on ({error})") from None
         planes = _centre(torch.from_numpy(hr.copy()).permute(2, 0, 1), crop * scale if crop else None, scale)

@@ -1,4 +1,4 @@
-"""Starting from another network's weights: any checkpoint of ours or the authors', a training checkpoint too."""
+"""Starting from another network's weights: whatever `enlcn.load` takes, and training checkpoints."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from enlcn.checkpoint import read
+from enlcn.checkpoint import load
 from enlcn.config import ModelConfig
 from enlcn.errors import UserError
 from enlcn.models.backbone import SRNetwork
@@ -18,6 +18,10 @@ _TAIL = "upsampler."
 
 def warm_start(network: SRNetwork, path: Path) -> list[str]:
     """Load the weights of `path`; those of another scale without the upsampler, which stays as initialised.
+
+    Args:
+        network: loaded into.
+        path: what `enlcn.load` takes, "untrained:NAME" too, or a training checkpoint.
 
     Returns:
         The names that were left out.
@@ -60,8 +64,6 @@ def network_of(path: Path) -> SRNetwork:
 def _read(path: Path) -> tuple[ModelConfig, Mapping[str, Tensor]]:
     if is_snapshot(path):
         return averaged_state(path)
-    checkpoint = read(path)
-    # Files may leave out directions that only hashing needs; fresh ones do as well.
     with torch.random.fork_rng(devices=[]):
-        fresh = SRNetwork(checkpoint.config).state_dict()
-    return checkpoint.config, fresh | dict(checkpoint.state)
+        network = load(path)
+    return network.config, network.state_dict()

@@ -4,6 +4,7 @@ The network runs over the whole image where that fits in memory and by exact str
 """
 
 import os
+from dataclasses import fields
 from functools import lru_cache
 from typing import Any
 
@@ -12,18 +13,20 @@ import torch
 from torch import Tensor
 
 from enlcn.checkpoint import load
-from enlcn.data.image import Image
+from enlcn.data.image import Image, split_alpha
 from enlcn.data.image_io import load_image, to_float, to_uint16
 from enlcn.errors import UserError
 from enlcn.models.backbone import SRNetwork
 from enlcn.upscaling.engine import Engine, EngineOptions
 from enlcn.upscaling.picture import Target, upscale_image
-from enlcn.zoo import resolve, trained_scale
+from enlcn.zoo import native_scale, resolve, trained_scale
 
 __all__ = ["Engine", "EngineOptions", "Target", "upscale", "upscale_image"]
 
 
-def upscale(image: Any, scale: float = 4, *, model: str | SRNetwork | None = None, **options: Any) -> Any:
+def upscale(
+    image: Any, scale: float | None = None, *, model: str | os.PathLike[str] | SRNetwork | None = None, **options: Any
+) -> Any:
     """Upscale an image; what comes back is of the kind that went in.
 
     >>> import numpy as np
@@ -31,17 +34,29 @@ def upscale(image: Any, scale: float = 4, *, model: str | SRNetwork | None = Non
     (10, 12, 3)
 
     Args:
-        image: a numpy array (H, W), (H, W, 1), (H, W, 3) or (H, W, 4), uint8, uint16 or float in [0, 1];
-            a tensor (3, H, W), (1, H, W) or a batch (B, 3, H, W) of floats in [0, 1]; a PIL image; or a path.
-        scale: any number up to 4; what is no trained scale is shrunk from the next one.
+        image: a numpy array (H, W) or (H, W, 1 to 4) (grey, grey and alpha, RGB, RGBA), uint8, uint16 or floats in
+            [0, 1]; a tensor (3, H, W), (1, H, W) or a batch (B, 3, H, W) of floats in [0, 1]; a PIL image, which is
+            turned upright as its EXIF says; or a path.
+        scale: any number up to 4; what is no trained scale is shrunk from the next one. None is the model's own.
         model: a name, a checkpoint file or a network; None takes the weights that come with the package.
         options: fields of `EngineOptions`: device, precision, mode, self_ensemble, memory_limit, tile, scratch.
 
     Returns:
         The same kind; for a path an `enlcn.data.image.Image`, which `enlcn.data.image_io.save_image` writes.
     """
-    engine = _engine(model, _trained_scale(scale, model), EngineOptions(**options))
+    if not isinstance(model, str | os.PathLike | SRNetwork | None):
+        raise UserError(f"cannot take a {type(model).__name__} as a model; give a name, a file or an enlcn network")
+    known = {f.name for f in fields(EngineOptions)}
+    for name in options:
+        if name not in known:
+            raise UserError(f"unknown option '{name}'; choose from {', '.join(sorted(known))}")
+    model = model if isinstance(model, SRNetwork | None) else os.fspath(model)
+    if scale is None:
+        scale = model.config.scale if isinstance(model, SRNetwork) else native_scale(model)
+    if not isinstance(scale, int | float):
+        raise UserError(f"the scale must be a number, not {scale!r}")
     target = Target(scale=scale)
+    engine = _engine(model, _trained_scale(scale, model), EngineOptions(**options))
     if isinstance(image, Tensor):
         return _upscale_tensor(engine, image, target)
     if isinstance(image, np.ndarray):
@@ -67,15 +82,16 @@ def _engine(model: str | SRNetwork | None, scale: int, options: EngineOptions) -
 
 def _upscale_array(engine: Engine, array: np.ndarray, target: Target) -> np.ndarray:
     planes = array[..., None] if array.ndim == 2 else array
-    if planes.ndim != 3 or planes.shape[2] not in (1, 3, 4) or 0 in planes.shape:
-        raise UserError(f"an array must be (H, W), (H, W, 1), (H, W, 3) or (H, W, 4), not {array.shape}")
+    if planes.ndim != 3 or not 1 <= planes.shape[2] <= 4 or 0 in planes.shape:
+        raise UserError(f"an array must be (H, W) or (H, W, 1 to 4), not {array.shape}")
     if np.issubdtype(array.dtype, np.floating):
+        _require_unit_range(float(planes.min()), float(planes.max()))
         # 16 bits lie between: finer than any picture, and one path for all.
         planes = to_uint16(torch.from_numpy(np.ascontiguousarray(planes, np.float32))).numpy()
     elif array.dtype not in (np.uint8, np.uint16):
         raise UserError(f"an array must be uint8, uint16 or float, not {array.dtype}")
-    alpha = planes[..., 3] if planes.shape[2] == 4 else None
-    result, _ = upscale_image(engine, Image(planes[..., :3] if alpha is not None else planes, alpha), target)
+    pixels, alpha = split_alpha(planes)
+    result, _ = upscale_image(engine, Image(pixels, alpha), target)
     out = result.planes()
     if np.issubdtype(array.dtype, np.floating):
         out = to_float(torch.from_numpy(out)).numpy().astype(array.dtype)
@@ -92,11 +108,30 @@ def _upscale_tensor(engine: Engine, tensor: Tensor, target: Target) -> Tensor:
     return result.to(tensor.device, tensor.dtype)
 
 
+def _require_unit_range(lowest: float, highest: float) -> None:
+    # Ringing of an earlier step may lie a little outside; NaN fails both comparisons.
+    if not (lowest >= -0.5 and highest <= 1.5):
+        raise UserError(f"floats must lie in [0, 1], these reach from {lowest:g} to {highest:g}; divide bytes by 255")
+
+
+# What Pillow's modes are upscaled as; all others as RGB.
+_PIL_MODES = {"1": "L", "L": "L", "LA": "LA", "La": "LA", "PA": "RGBA", "RGBA": "RGBA", "RGBa": "RGBA"}
+
+
 def _upscale_pil(engine: Engine, image: Any, target: Target) -> Any:
     from PIL import Image as Pillow
+    from PIL import ImageOps
 
-    wanted = {"L": "L", "1": "L", "LA": "RGBA", "P": "RGBA", "PA": "RGBA", "RGBA": "RGBA"}.get(image.mode, "RGB")
-    result = Pillow.fromarray(_upscale_array(engine, np.asarray(image.convert(wanted)), target))
-    if "icc_profile" in image.info:
-        result.info["icc_profile"] = image.info["icc_profile"]
+    if image.mode == "F":
+        raise UserError("a PIL image of mode F has no fixed range; give its array scaled to [0, 1]")
+    image = ImageOps.exif_transpose(image)
+    if image.mode.startswith("I"):
+        values = np.asarray(image)
+        if values.min() < 0 or values.max() > 65535:
+            raise UserError(f"a PIL image of mode {image.mode} must hold 16-bit values")
+        result = Pillow.fromarray(_upscale_array(engine, values.astype(np.uint16), target))
+    else:
+        wanted = _PIL_MODES.get(image.mode, "RGBA" if "transparency" in image.info else "RGB")
+        result = Pillow.fromarray(_upscale_array(engine, np.asarray(image.convert(wanted)), target))
+    result.info.update({key: image.info[key] for key in ("icc_profile", "exif", "dpi", "xmp") if key in image.info})
     return result

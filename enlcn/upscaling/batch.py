@@ -105,9 +105,13 @@ class Batch:
             return
         threads = max(1, torch.get_num_threads() // self.options.jobs)
         with torch_threads(threads), ThreadPoolExecutor(self.options.jobs) as pool:
-            waiting = [pool.submit(self.run_one, job, watch(job)) for job in jobs]
-            for finished in as_completed(waiting):
-                yield finished.result()
+            try:
+                waiting = [pool.submit(self.run_one, job, watch(job)) for job in jobs]
+                for finished in as_completed(waiting):
+                    yield finished.result()
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)  # those under way are finished, no others begun
+                raise
 
     def run_one(self, job: Job, progress: Progress | None = None) -> Outcome:
         """Upscale one picture; what is wrong with it ends up in the outcome."""
@@ -117,8 +121,11 @@ class Batch:
             return Outcome(*names, status="skipped")
         try:
             facts = self._upscale(job, progress)
-        except (UserError, OSError) as error:
+        except UserError as error:
             return Outcome(*names, status="failed", message=str(error), seconds=time.perf_counter() - start)
+        except OSError as error:
+            message = f"{names[1]}: cannot be written ({error.strerror or error})"
+            return Outcome(*names, status="failed", message=message, seconds=time.perf_counter() - start)
         return Outcome(*names, status="done", seconds=time.perf_counter() - start, **facts)
 
     def _upscale(self, job: Job, progress: Progress | None) -> dict[str, Any]:
@@ -150,7 +157,7 @@ class Batch:
         """The engine whose trained scale reaches the size wanted of an input of height x width."""
         options = self.options
         model = options.model
-        if model is not None and Path(model).is_file():
+        if model is not None and Path(model).exists():
             name = model
         else:
             name = resolve(model, trained_scale(options.target.factor(height, width), model))

@@ -45,7 +45,7 @@ class EngineOptions:
         precision: "auto" (bf16 on CUDA, fp32 elsewhere), "fp32", "bf16" or "fp16".
         mode: "whole", "streaming" or "auto": whole where it fits the memory limit.
         self_ensemble: average over the eight orientations of the image; eight times the work.
-        memory_limit: bytes to stay under; None takes a share of what is free.
+        memory_limit: bytes to stay under, as a number or as text ("2G"); None takes a share of what is free.
         tile: side of streamed tiles in LR pixels; None takes what fits the limit.
         scratch: folder for what does not fit; None takes the system's.
     """
@@ -54,7 +54,7 @@ class EngineOptions:
     precision: str = "auto"
     mode: str = "auto"
     self_ensemble: bool = False
-    memory_limit: int | None = None
+    memory_limit: int | str | None = None
     tile: int | None = None
     scratch: Path | None = None
 
@@ -67,8 +67,14 @@ class EngineOptions:
                 raise UserError(f"{name} is '{value}'; choose from {', '.join(choices)}")
         if self.tile is not None and self.tile < 1:
             raise UserError(f"tile is {self.tile}; it must be at least 1")
-        if self.memory_limit is not None and self.memory_limit < 2**28:
-            raise UserError("the memory limit must be at least 256 MiB")
+        if self.limit is not None and self.limit < memory.SMALLEST_LIMIT:
+            raise UserError(f"the memory limit must be at least {memory.SMALLEST_LIMIT >> 20} MiB")
+
+    @property
+    def limit(self) -> int | None:
+        """The memory limit in bytes."""
+        given = self.memory_limit
+        return memory.parse_bytes(given) if isinstance(given, str) else given
 
 
 @dataclass(frozen=True)
@@ -105,7 +111,7 @@ class Engine:
         self.precision = resolve_precision(self.options.precision, self.device)
         # Dense convolutions run faster and in less memory with channels last, on CPUs and GPUs alike.
         self.network = network.to(self.device, memory_format=torch.channels_last).eval()  # type: ignore[call-overload]
-        self.limit = self.options.memory_limit or memory.default_limit(self.device)
+        self.limit = self.options.limit or memory.default_limit(self.device)
 
     @property
     def scale(self) -> int:
@@ -143,9 +149,11 @@ class Engine:
         reason = why_not_streamable(self.network)
         if wanted == "streaming" and reason is not None:
             raise UserError(f"cannot stream this network: {reason}")
+        fits = memory.whole_image_bytes(self.network.config, height, width) <= self.limit
+        if wanted == "whole" and not fits:
+            log.warning("the whole image may take more than the memory limit; --mode streaming would not")
         if wanted != "auto":
             return wanted
-        fits = memory.whole_image_bytes(self.network.config, height, width) <= self.limit
         if not fits and reason is not None:
             log.warning("the image may not fit the memory limit, but %s", reason)
         return "whole" if fits or reason is not None else "streaming"

@@ -1,7 +1,8 @@
 """Which files become which: inputs expanded, output names made, nothing written yet."""
 
 import glob
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from enlcn.data.image_formats import FORMATS, SUFFIXES, format_for_path
@@ -41,16 +42,21 @@ class Naming:
 
 
 def plan_jobs(inputs: list[str], naming: Naming) -> list[Job]:
-    """Every picture among files, folders (recursively), globs and "-", with the name of its result."""
-    jobs: list[Job] = []
-    for text in inputs:
-        jobs += _jobs_of(text, naming)
+    """Every picture among files, folders (recursively), globs and "-", with the name of its result.
+
+    A picture named twice is done once; one that is itself a result of this plan is no input.
+    """
+    if naming.output is not None and naming.output != STREAM and _is_file_name(naming.output):
+        _check_file_name(naming)
+    jobs = list(dict.fromkeys(job for text in inputs for job in _jobs_of(text, naming)))
+    targets = {job.target.resolve() for job in jobs if job.target is not None}
+    if len(jobs) > 1:
+        jobs = [job for job in jobs if job.source is None or job.source.resolve() not in targets]
     if not jobs:
         raise UserError(f"{', '.join(inputs)}: no pictures found; known are {', '.join(sorted(SUFFIXES))}")
     if naming.output is not None and len(jobs) > 1 and (naming.output == STREAM or _is_file_name(naming.output)):
         raise UserError(f"{naming.output}: {len(jobs)} pictures cannot go into one file; name a folder")
-    _refuse_collisions(jobs)
-    return jobs
+    return _told_apart(jobs)
 
 
 def _jobs_of(text: str, naming: Naming) -> list[Job]:
@@ -58,19 +64,24 @@ def _jobs_of(text: str, naming: Naming) -> list[Job]:
         return [_stdin_job(naming)]
     path = Path(text)
     if path.is_dir():
-        base = Path(naming.output) if naming.output else path.with_name(f"{path.resolve().name}_{naming.label}")
         if naming.output is not None and _is_file_name(naming.output):
             raise UserError(f"{naming.output}: is a file name, but {path} is a folder; name a folder")
+        base = Path(naming.output) if naming.output else path.with_name(f"{path.resolve().name}_{naming.label}")
+        inside = base.resolve() != path.resolve() and base.resolve().is_relative_to(path.resolve())
         return [
             _job(file, base / file.relative_to(path).parent, naming)
             for file in sorted(path.rglob("*"))
-            if file.suffix.lower() in SUFFIXES and file.is_file() and not file.name.startswith(".")
+            if file.suffix.lower() in SUFFIXES
+            and file.is_file()
+            and not file.name.startswith(".")
+            and not (inside and file.resolve().is_relative_to(base.resolve()))
         ]
     if not path.exists() and glob.has_magic(text):
         names = sorted(glob.glob(text, recursive=True))  # noqa: PTH207 (Path.glob wants a base)
-        found = [Path(name) for name in names if Path(name).is_file()]
-        return [_job(file, _folder(file, naming), naming) for file in found if file.suffix.lower() in SUFFIXES]
-    return [_job(path, _folder(path, naming), naming)]
+        found = [Path(name) for name in names if Path(name).is_file() and Path(name).suffix.lower() in SUFFIXES]
+        if found:
+            return [_job(file, _folder(file, naming), naming) for file in found]
+    return [_job(path, _folder(path, naming), naming)]  # where there is no such file, its job will say so
 
 
 def _job(source: Path, folder: Path, naming: Naming) -> Job:
@@ -102,16 +113,32 @@ def _folder(source: Path, naming: Naming) -> Path:
 
 
 def _is_file_name(output: str) -> bool:
-    return Path(output).suffix.lower() in SUFFIXES and not Path(output).is_dir()
+    """Whether an output that may not exist yet is meant as a file: by an extension such as .png or .gif."""
+    if output.endswith(("/", "\\")) or Path(output).is_dir():
+        return False
+    return re.fullmatch(r"\.[A-Za-z]{3,4}", Path(output).suffix) is not None
+
+
+def _check_file_name(naming: Naming) -> None:
+    assert naming.output is not None
+    format = format_for_path(naming.output)
+    if naming.format is not None and naming.format != format:
+        raise UserError(f"{naming.output}: its name says {format}, --format says {naming.format}; change one of them")
 
 
 def _extension(format: str) -> str:
     return _PREFERRED_SUFFIX.get(format, f".{format}")
 
 
-def _refuse_collisions(jobs: list[Job]) -> None:
-    seen: dict[Path, Path | None] = {}
+def _told_apart(jobs: list[Job]) -> list[Job]:
+    """Jobs whose results would share a name (a.jpg and a.png) get their inputs' extension into it (a_jpg, a_png)."""
+    sharing: dict[Path, int] = {}
     for job in jobs:
+        if job.target is not None:
+            sharing[job.target] = sharing.get(job.target, 0) + 1
+    apart = [_with_extension(job) if job.target and sharing[job.target] > 1 else job for job in jobs]
+    seen: dict[Path, Path | None] = {}
+    for job in apart:
         if job.target is None:
             continue
         target = job.target.resolve()
@@ -120,6 +147,13 @@ def _refuse_collisions(jobs: list[Job]) -> None:
         if target in seen:
             raise UserError(f"{job.target}: {seen[target]} and {job.source} would both go there; rename one of them")
         seen[target] = job.source
+    return apart
+
+
+def _with_extension(job: Job) -> Job:
+    assert job.target is not None
+    kind = job.source.suffix.lower().lstrip(".") if job.source is not None else "stdin"
+    return replace(job, target=job.target.with_stem(f"{job.target.stem}_{kind}"))
 
 
 def check_format(name: str | None) -> str | None:

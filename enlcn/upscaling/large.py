@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 def is_large(path: Path, options: "BatchOptions") -> bool:
     """Whether input and output together would take more than a quarter of the memory limit."""
-    size = _header_size(path)
+    size = header_size(path)
     if size is None:
         return False
     width, height = size
     out_height, out_width = options.target.size(height, width)
-    limit = options.engine.memory_limit or memory.default_limit(resolve_device(options.engine.device))
+    limit = options.engine.limit or memory.default_limit(resolve_device(options.engine.device))
     # Both are held as arrays, the result once more encoded; up to 16 bits a channel.
     nbytes = (width * height + 2 * out_width * out_height) * 3 * 2
     return nbytes > limit // 4 or width * height > MAX_PIXELS
@@ -86,7 +86,7 @@ def _read(opened: Any, scratch: Scratch) -> Source:
     return Source(pixels, alpha, np.dtype(opened.dtype))
 
 
-def _header_size(path: Path) -> tuple[int, int] | None:
+def header_size(path: Path) -> tuple[int, int] | None:
     """(width, height) by the header, orientation left out; None where the picture cannot be opened at all."""
     from PIL import Image as Pillow
 

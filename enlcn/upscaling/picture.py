@@ -6,6 +6,7 @@ and divided after, so that what hides under transparent pixels does not bleed in
 Axes: H rows, W columns of the LR picture, C = 1 or 3 channels, s scale.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -40,8 +41,10 @@ class Target:
 
     def __post_init__(self) -> None:
         given = [value for value in (self.scale, self.width, self.height) if value is not None]
-        if any(value <= 0 for value in given):
-            raise UserError("scale, width and height must be positive")
+        if any(value <= 0 or not math.isfinite(value) for value in given):
+            raise UserError("scale, width and height must be positive numbers")
+        if not given:
+            raise UserError("give a scale, a width or a height")
         if self.scale is not None and (self.width is not None or self.height is not None):
             raise UserError("give either a scale or a width and height")
 
@@ -107,7 +110,7 @@ def upscale_source(
     if out_height > height * scale or out_width > width * scale:
         raise UserError(
             f"{width}x{height} to {out_width}x{out_height} needs more than this model's x{scale}; "
-            "choose a smaller size or a model of a larger scale"
+            f"ask for x{scale} or less, or choose a model of a larger scale"
         )
     exact = (out_height, out_width) == (height * scale, width * scale)
     # A result that is shrunk afterwards keeps 16 bits until then.

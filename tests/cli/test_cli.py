@@ -112,8 +112,12 @@ def test_attention_draws_the_map(tmp_path, small_photo, weights):
 
 
 def test_attention_says_when_weights_are_random(tmp_path, small_photo):
-    done = enlcn("attention", small_photo, "--at", "1,1", "-o", tmp_path / "m.png", "-m", "untrained:enlcn-tiny")
+    out = tmp_path / "[bold]m.webp"
+    done = enlcn("attention", small_photo, "--at", "1,1", "-o", out, "-m", "untrained:enlcn-tiny")
     assert "random weights" in done.stdout
+    assert f"drawn: {out}" in done.stdout
+    with Image.open(out) as picture:
+        assert picture.format == "WEBP"
 
 
 @pytest.mark.parametrize(
@@ -127,6 +131,11 @@ def test_attention_says_when_weights_are_random(tmp_path, small_photo):
         (["attention", "none.png", "--at", "1,1", "-o", "m.png", "-m", "untrained:enlcn-tiny"], "none.png"),
         (["attention", PHOTO, "--at", "one", "-o", "m.png", "-m", "untrained:enlcn-tiny"], "X,Y"),
         (["attention", PHOTO, "--at", "9999,1", "-o", "m.png", "-m", "untrained:enlcn-tiny"], "outside the image"),
+        (["attention", "none.png", "--at", "1,1", "-o", "m.xyz", "-m", "absent"], "cannot write '.xyz' files"),
+        (
+            ["attention", PHOTO, "--at", "1,1", "-o", "m.png", "-m", "untrained:enlcn-tiny", "--device", "warp"],
+            "device 'warp' cannot be used",
+        ),
         (["frobnicate"], "No such command"),
     ],
 )

@@ -86,7 +86,7 @@ def test_metadata_and_depth_survive_whole_and_streamed(tmp_path, model):
     stored = Picture(pixels, alpha, icc=icc, exif=exif.tobytes()[6:])
     save_image(stored, tmp_path / "in.png")
     results = []
-    for name, options in (("whole.png", []), ("streamed.png", ["--memory-limit", "256M", "--tile", "16"])):
+    for name, options in (("whole.png", []), ("streamed.png", ["--memory-limit", "512M", "--tile", "16"])):
         done = upscale(tmp_path / "in.png", "-o", tmp_path / name, "-m", model, *options)
         assert done.returncode == 0, done.stderr
         results.append(load_image(tmp_path / name))
@@ -111,11 +111,38 @@ def test_one_bad_file_does_not_stop_the_batch(photos, tmp_path, model):
     assert (tmp_path / "out" / "sub" / "p1.png").exists()
 
 
-def test_dry_run_does_nothing(photos, tmp_path):
+def test_dry_run_says_what_would_be_done_and_does_nothing(photos, tmp_path):
     done = upscale(photos, "-o", tmp_path / "out", "--dry-run")
     assert done.returncode == 0
-    assert done.stdout.count(b"->") == 8
+    assert done.stdout.count(b"(60x45 -> 240x180)") == 8
     assert not (tmp_path / "out").exists()
+    missing = upscale(tmp_path / "none.png", photos, "-o", tmp_path / "out", "--dry-run")
+    assert missing.returncode == 1
+    assert b"none.png (no such file)" in missing.stdout
+
+
+def test_names_are_printed_as_they_are(tmp_path, model):
+    (tmp_path / "a[").mkdir()
+    Image.open(PHOTO).crop((0, 0, 9, 9)).save(tmp_path / "a[" / "b][red]c.png")
+    done = upscale(tmp_path / "a[" / "b][red]c.png", "-m", model)
+    assert done.returncode == 0
+    assert b"a[/b][red]c_x4.png" in done.stderr
+
+
+def test_interrupted_run_says_how_to_go_on(photos, tmp_path, model):
+    run = command(photos, "-o", tmp_path / "out", "-m", model, "--report", tmp_path / "r.json")
+    process = subprocess.Popen(run, stderr=subprocess.PIPE)
+    while not list((tmp_path / "out").rglob("p*.png")) and process.poll() is None:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    if process.returncode == 0:
+        pytest.skip("it was done before the signal came")
+    assert process.returncode == 130
+    assert b"run it again with --skip-existing" in errors
+    assert json.loads((tmp_path / "r.json").read_text())[0]["status"] == "done"
+    again = upscale(photos, "-o", tmp_path / "out", "-m", model, "--report", tmp_path / "r.json", "--skip-existing")
+    assert again.returncode == 0
 
 
 @pytest.mark.parametrize(
@@ -123,6 +150,8 @@ def test_dry_run_does_nothing(photos, tmp_path):
     [
         (["none.png", "-m", "untrained:enlcn-tiny"], "none.png"),
         ([PHOTO, "-m", "untrained:enlcn-tiny", "-s", "7", "-o", "o.png"], "beyond x4"),
+        ([PHOTO, "-m", "untrained:enlcn-tiny", "-s", "nan", "-o", "o.png"], "must be positive numbers"),
+        ([PHOTO, "-m", "foo", "-o", "o.png"], "foo: no such file or model"),
         ([PHOTO, "-m", "nothing.safetensors", "-o", "o.png"], "no such file or model"),
         ([PHOTO, "-m", "untrained:enlcn-tiny", "-s", "2", "--width", "50", "-o", "o.png"], "either a scale or"),
         ([PHOTO, "-m", "untrained:enlcn-tiny", "--memory-limit", "much", "-o", "o.png"], "800M or 2G"),

@@ -1,3 +1,6 @@
+import subprocess
+import sys
+
 import pytest
 import torch
 from torch import nn
@@ -118,3 +121,37 @@ def test_drops_into_a_foreign_network():
     network(torch.randn(1, 3, 15, 17)).mean().backward()
     assert network[1].query.weight.grad.abs().sum() > 0
     assert "1.projection" in network.state_dict()
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: ENLCA(32, num_features=0), "num_features is 0; it must be at least 1"),
+        (lambda: ENLCA(32, amplification=-1), "amplification is -1; it must be positive"),
+        (lambda: ENLCA(32, feature_eps=-1), "feature_eps is -1; it must not be negative"),
+        (lambda: ENLCA(3), r"channels \(3\) must be a multiple of the reduction \(4\)"),
+        (lambda: ENLCA(30), r"channels \(30\) must be a multiple"),
+        (lambda: NLA(0), r"channels \(0\)"),
+        (lambda: CCA(8, reduction=0), r"reduction \(0\)"),
+        (lambda: NLSA(32, num_rounds=0), "num_rounds is 0"),
+        (lambda: NLSA(32, bucket_size=0), "bucket_size is 0"),
+        (lambda: ENLCA(32, backend="foo"), "unknown backend 'foo'; choose from auto, naive, chunked, triton"),
+        (lambda: ENLCA(32, projection="foo"), "unknown projection 'foo'; choose from orthogonal, iid"),
+    ],
+)
+def test_bad_arguments_are_refused_at_construction(build, message):
+    with pytest.raises(ValueError, match=message):
+        build()
+
+
+def test_triton_must_be_installed_to_be_asked_for():
+    """In a process that cannot find it."""
+    code = (
+        "import sys; sys.modules['triton'] = None\n"
+        "from enlcn.errors import UserError\n"
+        "from enlcn.models.attention import ENLCA\n"
+        "try: ENLCA(32, backend='triton')\n"
+        "except UserError as error: sys.exit('Triton, which is not installed' not in str(error))\n"
+        "sys.exit(2)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

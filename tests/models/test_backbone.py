@@ -139,6 +139,8 @@ def test_config_round_trips_through_plain_data():
         (lambda: ModelConfig(channels=250), "multiple of the reduction"),
         (lambda: from_dict({"width": 3}), "unknown setting 'width'"),
         (lambda: from_dict({"attention": {"heads": 3}}), "unknown setting 'attention.heads'"),
+        (lambda: enlcn.ENLCN(4, foo=1), "unknown setting 'foo'; choose from scale, channels, num_blocks"),
+        (lambda: enlcn.EDSR(2, width=64), "unknown setting 'width'"),
         (lambda: recipes.network("swinir-x4"), "unknown network 'swinir-x4'; choose from enlcn"),
         (lambda: recipes.network("enlcn-x5"), "unknown network 'enlcn-x5'"),
     ],

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from enlcn.cli import plot, train
 from enlcn.errors import MissingExtraError, UserError
-from enlcn.train.plot import plot_runs
+from enlcn.train.plot import draw_curves, plot_runs
 from enlcn.train.recipes import RECIPES
 from enlcn.train.settings import apply_settings
 from tests.train.conftest import TINY, as_options
@@ -55,8 +55,8 @@ def test_show_prints_settings_that_set_takes_back():
     ("arguments", "message"),
     [
         ([], "which recipe"),
-        (["paper-x9"], "unknown recipe"),
-        (["paper-x4", "--set", "nonsense=1"], "unknown setting"),
+        (["paper-x9"], "unknown recipe 'paper-x9'; did you mean paper-x4 or"),
+        (["paper-x4", "--set", "nonsense=1"], "unknown setting 'nonsense'; --show lists all"),
         (["paper-x4"], "--data"),
         (["paper-x4", "--data", "/absent", "--out", "/absent/run", "--device", "warp"], "unknown device"),
     ],
@@ -93,6 +93,36 @@ def test_curves_of_several_runs_become_one_picture(finished, tmp_path):
         plot_runs([tmp_path], tmp_path / "other.png")
     with pytest.raises(UserError, match="not supported"):
         plot_runs([finished], tmp_path / "curves.docx", over="elapsed")
+
+
+def test_a_run_has_one_colour_in_every_panel_and_in_the_legend():
+    train = [{"event": "train", "step": s, "loss": 1, "contrastive": 0, "learning_rate": 1} for s in (1, 2)]
+    validation = [{"event": "validation", "step": s, "psnr": 30} for s in (1, 2)]
+    names = ["first", "_second", *(f"run {index}" for index in range(2, 12))]
+    figure = draw_curves({name: train + (validation if name != "first" else []) for name in names})
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == names
+    looks = [(line.get_color(), line.get_linestyle()) for line in legend.get_lines()]
+    assert len(set(looks)) == len(names)
+    for axes, drawn in zip(figure.axes, (looks[1:], looks, looks, looks), strict=True):
+        assert [(line.get_color(), line.get_linestyle()) for line in axes.get_lines()] == drawn
+
+
+def test_a_finished_run_says_so_and_how_to_go_on(finished, pictures, cache):
+    written = (finished / "model.safetensors").stat().st_mtime_ns
+    options = ["--data", pictures, "--out", finished, "--cache", cache, "--device", "cpu", *as_options(TINY)]
+    result = run("train", "cpu-x2", *options)
+    assert result.exit_code == 0
+    text = result.output.replace("\n", "")
+    assert "this run is finished (20 steps, best PSNR" in text
+    assert "a larger --steps or --budget goes on with it" in text
+    assert (finished / "model.safetensors").stat().st_mtime_ns == written
+    assert "a larger --budget goes on" in run("train", "cpu-x2", "--budget", 0.001, *options).output.replace("\n", "")
+
+
+def test_names_are_not_read_as_markup(finished, tmp_path):
+    assert "[bold]c.png" in run("plot", finished, "--out", tmp_path / "[bold]c.png").output.replace("\n", "")
+    assert "[red]w.safe" in run("export-weights", finished, tmp_path / "[red]w.safetensors").output.replace("\n", "")
 
 
 def test_drawing_without_matplotlib_names_the_extra(finished, tmp_path, monkeypatch):

@@ -3,6 +3,8 @@ import json
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
+from shutil import copyfile
 
 import pytest
 import torch
@@ -115,6 +117,43 @@ def test_sets_that_are_too_small_say_so(job, tmp_path):
         train(replace(job, data=tmp_path / "empty"))
     with pytest.raises(UserError, match="no images to validate on"):
         train(replace(job, validation=tmp_path / "empty"))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"validation": Path("absent")}, "absent: no such folder or tar of validation images; give another with --val"),
+        ({"init": Path("absent.pt")}, r"absent\.pt: no such file or model"),
+        ({"init": Path("untrained:enlcn-tiny-x2")}, "untrained:enlcn-tiny-x2: cannot start from it"),
+        ({"data": Path("absent")}, "absent: no such folder or tar of training images"),
+    ],
+)
+def test_mistakes_are_noticed_before_images_are_decoded(job, tmp_path, change, message):
+    with pytest.raises(UserError, match=message):
+        train(replace(job, cache=tmp_path / "cache", **change))
+    assert not (tmp_path / "cache").exists()
+
+
+def test_a_bad_image_to_validate_on_is_named(job, tmp_path):
+    (tmp_path / "val").mkdir()
+    (tmp_path / "val" / "notes.png").write_text("hello")
+    with pytest.raises(UserError, match=r"notes\.png: cannot be validated on: not a readable image$"):
+        train(replace(job, validation=tmp_path / "val"))
+
+
+def test_f_is_drawn_anew_only_in_the_first_part_of_a_run(job):
+    """Due at 0, 4, 8, 12 and 16 of 20, drawn at 0, 4 and 8; a run that goes on at 11 keeps to it."""
+    job = replace(job, config=replace(TINY, cadence=replace(TINY.cadence, redraw=4, redraw_until=0.5, keep=1)))
+    train(job)
+    folder, again = RunFolder(job.out), RunFolder(job.out / "again")
+    drawn = [load_snapshot(folder.kept(step)).network["stages.0.attention.projection"] for step in range(1, 21)]
+    assert [step for step in range(1, 20) if not torch.equal(drawn[step], drawn[step - 1])] == [4, 8]
+
+    again.checkpoints.mkdir(parents=True)
+    copyfile(folder.kept(11), again.last)
+    train(replace(job, out=again.path))
+    whole, resumed = load_snapshot(folder.last).network, load_snapshot(again.last).network
+    assert all(torch.equal(value, resumed[name]) for name, value in whole.items())
 
 
 def test_without_held_out_images_it_trains_all_the_same(job, pictures, caplog):

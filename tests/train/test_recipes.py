@@ -25,7 +25,7 @@ def test_paper_is_the_papers():
         assert (run.data.crop, run.data.batch_size, run.data.augment) == (crop, 16, True)
         assert (run.optimizer.beta1, run.optimizer.beta2) == (0.9, 0.99)
         assert run.total_steps == 1_000_000
-        assert run.cadence.redraw == 1000
+        assert (run.cadence.redraw, run.cadence.redraw_until) == (1000, 1.0)
         assert [learning_rate(run.schedule, e * 1000, e * 1000, run.total_steps) for e in (0, 199, 200, 999)] == [
             1e-4,
             1e-4,
@@ -54,8 +54,11 @@ def test_all_that_was_promised_is_there():
             assert run.schedule.warmup_steps > 0
             assert run.optimizer.ema_decay
             assert run.engine.channels_last
-    with pytest.raises(UserError, match="unknown recipe 'paper-x5'"):
-        recipe("paper-x5")
+            assert run.cadence.redraw_until == 0.5
+    with pytest.raises(
+        UserError, match=r"unknown recipe 'modern-enlcn-smal-x4'; did you mean modern-enlcn-small-x4 or"
+    ):
+        recipe("modern-enlcn-smal-x4")
 
 
 @pytest.mark.parametrize("name", RECIPES)

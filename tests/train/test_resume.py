@@ -91,6 +91,16 @@ def test_killed_at_23_and_resumed_equals_60_in_one_go(tmp_path, pictures, cache)
     assert [s for s in steps if steps.count(s) > 1] == [25, 25, 50, 50, 60, 60]  # where it was validated, too
 
 
+def test_the_clock_saves_where_steps_are_slow(tmp_path, pictures, cache):
+    cadence = replace(SIXTY.cadence, checkpoint=0, validate=0, checkpoint_seconds=0.01)
+    config = replace(SIXTY, total_steps=100_000, cadence=cadence)
+    process = start_process(tmp_path / "run", pictures, cache, config)
+    wait_for_step(process, tmp_path / "run", 40)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert load_snapshot(RunFolder(tmp_path / "run").last).step > 0
+
+
 def test_asked_to_stop_it_finishes_the_step_and_saves(tmp_path, pictures, cache):
     process = start_process(tmp_path / "run", pictures, cache, replace(SIXTY, total_steps=100_000))
     wait_for_step(process, tmp_path / "run", 3)

@@ -1,9 +1,10 @@
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 
-from enlcn import checkpoint
+from enlcn import checkpoint, recipes
 from enlcn.errors import UserError
 from enlcn.models.backbone import SRNetwork
 from enlcn.train.snapshot import RunFolder, is_snapshot
@@ -36,6 +37,14 @@ def test_another_scale_takes_all_but_the_tail(tmp_path):
     assert warm_start(target, path) == ["upsampler.0.bias", "upsampler.0.weight"]
     assert torch.equal(target.upsampler[0].weight, tail)
     assert torch.equal(target.body_end.weight, source.body_end.weight)
+
+
+def test_fresh_weights_have_a_name():
+    target = SRNetwork(recipes.TINY)
+    state = torch.get_rng_state()
+    assert warm_start(target, Path("untrained:enlcn-tiny")) == []
+    assert torch.equal(torch.get_rng_state(), state)
+    assert torch.equal(target.head.weight, checkpoint.load("untrained:enlcn-tiny").head.weight)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from enlcn.upscaling.jobs import Naming, check_format, plan_jobs
 
 @pytest.fixture
 def tree(tmp_path, monkeypatch):
+    (tmp_path / "in" / "empty").mkdir(parents=True)
     for name in ("in/a.jpg", "in/deep/er/b.PNG", "in/scan.tif", "in/notes.txt", "in/.hidden.png", "lone.webp"):
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -53,7 +54,8 @@ def test_standard_streams(tree):
 @pytest.mark.parametrize(
     ("inputs", "output", "message"),
     [
-        (["in/*.bmp"], None, "no pictures found"),
+        (["in/deep/er/../../empty"], None, "no pictures found"),
+        (["lone.webp"], "big.gif", "cannot write '.gif' files"),
         (["in"], "all.png", "all.png: is a file name, but in is a folder"),
         (["in/a.jpg", "lone.webp"], "one.png", "2 pictures cannot go into one file"),
         (["in/a.jpg", "lone.webp"], "-", "2 pictures cannot go into one file"),
@@ -66,10 +68,39 @@ def test_impossible_plans(tree, inputs, output, message):
         planned(inputs, output)
 
 
-def test_collisions_are_named(tree):
+def test_results_that_would_share_a_name_are_told_apart(tree):
     (tree / "in" / "a.png").write_bytes(b"")
-    with pytest.raises(UserError, match=r"in/a\.jpg and in/a\.png would both go there"):
+    found = planned(["in"], output="out")
+    assert found["in/a.jpg"] == "out/a_jpg.png"
+    assert found["in/a.png"] == "out/a_png.png"
+    assert found["in/scan.tif"] == "out/scan.tif"
+    (tree / "in" / "a_jpg.webp").write_bytes(b"")
+    with pytest.raises(UserError, match=r"would both go there"):
         planned(["in"], output="out")
+
+
+def test_results_are_no_inputs(tree):
+    """A second run over a folder that holds the first one's output finds the same pictures again."""
+    (tree / "in" / "out").mkdir()
+    (tree / "in" / "out" / "a.png").write_bytes(b"")
+    assert sorted(planned(["in"], output="in/out")) == ["in/a.jpg", "in/deep/er/b.PNG", "in/scan.tif"]
+    (tree / "in" / "a_big.png").write_bytes(b"")
+    assert "in/a_big.png" not in planned(["in"], output="in", suffix="_big")
+
+
+def test_pictures_named_twice_are_done_once(tree):
+    assert len(plan_jobs(["in/a.jpg", "in/*.jpg"], Naming("out", None, None, "x4"))) == 1
+
+
+def test_nothing_matched_is_not_passed_over(tree):
+    assert "nomatch/*.png" in planned(["nomatch/*.png", "lone.webp"], output="out")
+    assert "missing[red].png" in planned(["missing[red].png", "lone.webp"], output="out")
+
+
+def test_name_and_format_must_agree(tree):
+    with pytest.raises(UserError, match="its name says png, --format says jpeg"):
+        planned(["lone.webp"], output="big.png", format="jpeg")
+    assert planned(["lone.webp"], output="big.new/") == {"lone.webp": "big.new/lone.png"}
 
 
 def test_formats_by_the_names_people_use():

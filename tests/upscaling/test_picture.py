@@ -1,6 +1,7 @@
 """Grey, alpha, 16 bits, any size, the self-ensemble, and what happens when something fails."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -178,8 +179,8 @@ def test_out_of_memory_falls_back_to_streaming_once(monkeypatch):
 
 def test_auto_streams_where_the_whole_image_would_not_fit():
     network = SRNetwork(replace(recipes.SMALL, num_blocks=2, attention_after=(0, 2)))
-    run = Engine(network, EngineOptions(device="cpu", memory_limit=300 * 2**20))
-    image = picture(size=(96, 160))
+    run = Engine(network, EngineOptions(device="cpu", memory_limit="512M"))
+    image = picture(size=(300, 400))
     assert upscale_image(run, image)[1].mode == "streaming"
     run.limit = 10 * 2**30
     assert upscale_image(run, picture(size=(16, 16)))[1].mode == "whole"
@@ -192,7 +193,9 @@ def test_auto_streams_where_the_whole_image_would_not_fit():
         ({"mode": "tiles"}, "choose from auto, whole, streaming"),
         ({"device": "abacus"}, "device 'abacus' cannot be used"),
         ({"tile": 0}, "at least 1"),
-        ({"memory_limit": 5}, "at least 256 MiB"),
+        ({"memory_limit": 5}, "at least 512 MiB"),
+        ({"memory_limit": "much"}, "800M or 2G"),
+        ({"tiles": 5}, "unknown option 'tiles'; choose from device"),
     ],
 )
 def test_bad_options(options, message):
@@ -214,14 +217,60 @@ def test_python_api_gives_back_what_it_was_given(tmp_path):
         assert out.shape == (12, 14, *array.shape[2:])
     assert enlcn.upscale(torch.rand(3, 6, 7), 3, model=MODEL).shape == (3, 18, 21)
     assert enlcn.upscale(torch.rand(2, 3, 6, 7), 3, model=MODEL).shape == (2, 3, 18, 21)
-    for mode in ("RGB", "L", "RGBA", "P"):
+    for mode in ("RGB", "L", "LA", "RGBA", "P", "I;16"):
         out = enlcn.upscale(Pillow.new(mode, (7, 6)), 2, model=MODEL)
         assert out.size == (14, 12)
-        assert out.mode == {"P": "RGBA"}.get(mode, mode)
+        assert out.mode == {"P": "RGB"}.get(mode, mode)
     Pillow.new("RGB", (7, 6)).save(tmp_path / "p.png")
     assert enlcn.upscale(tmp_path / "p.png", 4, model=MODEL).pixels.shape == (24, 28, 3)
-    for bad in (np.zeros((6, 7, 5), np.uint8), np.zeros((6, 7, 3), np.int64), torch.zeros(4, 6, 7), "none.png", 3):
+    wrong = np.full((6, 7, 3), 200.0, np.float32)
+    for bad in (
+        np.zeros((6, 7, 5), np.uint8),
+        np.zeros((6, 7, 3), np.int64),
+        torch.zeros(4, 6, 7),
+        wrong,
+        "none.png",
+        3,
+    ):
         with pytest.raises(UserError):
             enlcn.upscale(bad, 2, model=MODEL)
+    for scale in ("2", float("nan"), -1):
+        with pytest.raises(UserError):
+            enlcn.upscale(kinds["uint8"], scale, model=MODEL)
+    with pytest.raises(UserError, match="cannot take a Identity as a model"):
+        enlcn.upscale(kinds["uint8"], 2, model=torch.nn.Identity())
     with pytest.raises(UserError, match="beyond x4"):
         enlcn.upscale(kinds["uint8"], 5, model=MODEL)
+
+
+def test_pil_images_keep_depth_and_are_turned_upright():
+    deep = np.linspace(0, 65535, 20 * 30).reshape(20, 30).astype(np.uint16)
+    grey = enlcn.upscale(Pillow.fromarray(deep), 2, model=Interpolation())
+    assert np.array_equal(np.asarray(grey), doubled(deep))
+    stored = Pillow.fromarray(np.random.default_rng(1).integers(0, 256, (20, 30, 3)).astype(np.uint8))
+    exif = stored.getexif()
+    exif[0x0112] = 6
+    stored.info["exif"] = exif.tobytes()
+    turned = enlcn.upscale(stored, 2, model=Interpolation())
+    assert np.array_equal(np.asarray(turned), doubled(np.rot90(np.asarray(stored), -1)))
+    assert 0x0112 not in turned.getexif()
+
+
+def test_scale_is_the_models_own_by_default(tmp_path):
+    photo = np.zeros((5, 6, 3), np.uint8)
+    assert enlcn.upscale(photo, model="untrained:enlcn-tiny-x3").shape == (15, 18, 3)
+    assert enlcn.upscale(photo, model=Interpolation()).shape == (10, 12, 3)
+    enlcn.save(Interpolation(), tmp_path / "w.safetensors")
+    assert enlcn.upscale(photo, model=tmp_path / "w.safetensors").shape == (10, 12, 3)
+
+
+def test_bundled_weights_beat_bicubic_on_the_bundled_photo():
+    from enlcn.data.image_io import load_image
+    from enlcn.metrics import psnr
+
+    hr = load_image(Path(enlcn.__file__).parent / "assets" / "palace.png").pixels
+    lr = imresize(hr, 0.25)
+    ours, bicubic = enlcn.upscale(lr), imresize(lr, 4.0)
+    as_tensor = [torch.from_numpy(x.transpose(2, 0, 1).copy())[None] for x in (ours, bicubic, hr)]
+    assert psnr(as_tensor[0], as_tensor[2], shave=4) > psnr(as_tensor[1], as_tensor[2], shave=4) + 1
+    assert enlcn.upscale(lr, 2).shape == (lr.shape[0] * 2, lr.shape[1] * 2, 3)  # through x4, shrunk

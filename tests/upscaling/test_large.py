@@ -1,0 +1,108 @@
+"""Pictures through scratch files: what comes out is what comes out of memory."""
+
+import numpy as np
+import pytest
+from PIL import Image as Pillow
+from PIL import ImageCms
+
+from enlcn import recipes
+from enlcn.checkpoint import save
+from enlcn.data.image import Image
+from enlcn.data.image_io import encode_image, load_image
+from enlcn.errors import UserError
+from enlcn.models.backbone import SRNetwork
+from enlcn.upscaling.batch import Batch, BatchOptions
+from enlcn.upscaling.jobs import Job
+from enlcn.upscaling.picture import Target
+
+pytest.importorskip("pyvips")
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    path = tmp_path_factory.mktemp("model") / "tiny-x4.safetensors"
+    save(SRNetwork(recipes.TINY), path)
+    return path
+
+
+def picture(channels=3, dtype=np.uint8, alpha=False, orientation=1):
+    rng = np.random.default_rng(5)
+    shape = (21, 34)
+    values = rng.integers(0, np.iinfo(dtype).max + 1, (*shape, channels)).astype(dtype)
+    mask = rng.integers(0, np.iinfo(dtype).max + 1, shape).astype(dtype) if alpha else None
+    exif = Pillow.Exif()
+    exif[0x0112] = orientation
+    exif[0x010F] = "maker"
+    icc = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes() if channels == 3 else None
+    return Image(values, mask, icc=icc, exif=exif.tobytes().removeprefix(b"Exif\0\0"), dpi=(300.0, 300.0))
+
+
+def both_ways(image, model, folder, monkeypatch, *, suffix=".png", scale=4.0, source_format="png"):
+    """The same job in memory and through files."""
+    source = folder / f"in.{source_format}"
+    source.write_bytes(encode_image(image, source_format))
+    results = []
+    for large in (False, True):
+        batch = Batch(BatchOptions(Target(scale=scale), str(model)))
+        if large:
+            monkeypatch.setattr("enlcn.upscaling.batch.is_large", lambda path, options: True)
+            batch.engine_for(21, 34).limit = 0  # nothing may stay in memory
+        target = folder / f"out-{large}{suffix}"
+        outcome = batch.run_one(Job(source, target, suffix.lstrip(".")))
+        assert outcome.status == "done", outcome.message
+        assert (outcome.disk > 0) == large
+        results.append(load_image(target))
+    return results
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("alpha", [False, True])
+def test_pixels_and_metadata(tmp_path, model, monkeypatch, dtype, channels, alpha):
+    in_memory, streamed = both_ways(picture(channels, dtype, alpha), model, tmp_path, monkeypatch)
+    assert streamed.pixels.shape == (84, 136, channels)
+    assert streamed.pixels.dtype == dtype
+    step = 1 if dtype == np.uint8 else 10
+    visible = slice(None) if streamed.alpha is None else streamed.alpha > np.iinfo(dtype).max // 8
+    assert np.abs(streamed.pixels[visible].astype(int) - in_memory.pixels[visible]).max() <= step
+    assert (streamed.alpha is None) == (not alpha)
+    assert streamed.icc == in_memory.icc
+    assert streamed.dpi == pytest.approx(in_memory.dpi, rel=1e-3)
+    assert b"maker" in streamed.exif
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_orientation(tmp_path, model, monkeypatch, orientation):
+    in_memory, streamed = both_ways(
+        picture(orientation=orientation), model, tmp_path, monkeypatch, source_format="jpeg"
+    )
+    assert streamed.pixels.shape == in_memory.pixels.shape
+    assert np.abs(streamed.pixels.astype(int) - in_memory.pixels).max() <= 1
+
+
+@pytest.mark.parametrize("suffix", [".jpeg", ".webp", ".avif", ".tiff"])
+def test_formats_and_fractional_scales(tmp_path, model, monkeypatch, suffix):
+    in_memory, streamed = both_ways(picture(), model, tmp_path, monkeypatch, suffix=suffix, scale=2.5)
+    assert streamed.pixels.shape == in_memory.pixels.shape == (52, 85, 3)
+    assert np.abs(streamed.pixels.astype(int) - in_memory.pixels).mean() < 0.1
+
+
+def test_truncated_file_leaves_no_output(tmp_path, model, monkeypatch):
+    monkeypatch.setattr("enlcn.upscaling.batch.is_large", lambda path, options: True)
+    source = tmp_path / "cut.png"
+    source.write_bytes(encode_image(picture(), "png")[:-900])
+    outcome = Batch(BatchOptions(Target(scale=4), str(model))).run_one(Job(source, tmp_path / "o.png", "png"))
+    assert outcome.status == "failed"
+    assert "cut.png" in outcome.message
+    assert list(tmp_path.iterdir()) == [source]
+
+
+def test_what_does_not_fit_the_format_is_said_before_the_work(tmp_path, model, monkeypatch):
+    monkeypatch.setattr("enlcn.upscaling.batch.is_large", lambda path, options: True)
+    Pillow.new("RGB", (5000, 3)).save(tmp_path / "wide.png")
+    outcome = Batch(BatchOptions(Target(scale=4), str(model))).run_one(
+        Job(tmp_path / "wide.png", tmp_path / "o.webp", "webp")
+    )
+    assert "PNG or TIFF" in outcome.message
+    with pytest.raises(UserError, match="contradict"):
+        Batch(BatchOptions(Target(scale=4), overwrite=True, skip_existing=True))
