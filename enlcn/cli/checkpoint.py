@@ -60,12 +60,14 @@ def info(
     from enlcn.checkpoint import UNTRAINED_PREFIX, read
     from enlcn.config import to_dict
     from enlcn.cost import network_flops, num_parameters
+    from enlcn.zoo import bundled
 
     if model.startswith(UNTRAINED_PREFIX):
         config, layout, bytes_on_disk = recipes.network(model.removeprefix(UNTRAINED_PREFIX)), "none", None
     else:
-        checkpoint = read(model)
-        config, layout, bytes_on_disk = checkpoint.config, checkpoint.layout, Path(model).stat().st_size
+        checkpoint = read(bundled().get(model, model))
+        file = Path(model) / "model.safetensors" if Path(model).is_dir() else bundled().get(model, Path(model))
+        config, layout, bytes_on_disk = checkpoint.config, checkpoint.layout, file.stat().st_size
     flops = network_flops(config, height, width)
     facts = {
         "model": model,

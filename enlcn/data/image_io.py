@@ -127,7 +127,9 @@ def save_image(
 
 def to_float(values: Tensor) -> Tensor:
     """Integers in [0, 255] (uint8) or [0, 65535] (uint16) -> float32 in [0, 1], any shape."""
-    return values.to(torch.float32) / torch.iinfo(values.dtype).max
+    # By a tensor, not a number: CUDA would multiply by that number's rounded reciprocal instead.
+    top = torch.full((), torch.iinfo(values.dtype).max, dtype=torch.float32, device=values.device)
+    return values.to(torch.float32) / top
 
 
 def to_uint8(values: Tensor) -> Tensor:

@@ -176,7 +176,8 @@ def _decode_pair(file: ImageFile, scale: int) -> tuple[np.ndarray, np.ndarray] |
         hr = crop_to_multiple(decode(file), scale)
     # Pillow's readers let through whatever Python raised in them.
     except Exception as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        told = str(error).splitlines()
+        reason = told[0] if told and "object at 0x" not in told[0] else "not a readable image"
         return f"{file.name}: {reason}"
     if 0 in hr.shape:
         return f"{file.name}: smaller than {scale} pixels"

@@ -109,7 +109,7 @@ def _evaluate_pair(
         with torch_threads(1):
             lr, hr = load_pair(pair, settings.scale, border)
     except UserError as error:
-        raise UserError(f"{error}; nothing is reported of an incomplete test set: mend or replace the file") from None
+        raise UserError(f"{error}; nothing is reported of an incomplete test set: mend or remove the file") from None
     upscaled, scores = {}, {}
     for upscaler in upscalers:
         began = time.perf_counter()

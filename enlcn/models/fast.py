@@ -51,7 +51,7 @@ class FastNetwork:
         dtype: torch.dtype = torch.bfloat16,
         *,
         graphs: bool = True,
-        fused_relu: bool = False,
+        fused_relu: bool = True,
     ):
         self.dtype = dtype
         self.scale = network.config.scale

@@ -149,7 +149,7 @@ def _load_images(
     if ranks.is_main:
         ranks.wait_for_all()
         pixels = images.hr.shape[0] / 1e6
-        log.info("%d images of %.1f megapixels in all, %d skipped", len(images.names), pixels, len(images.skipped))
+        log.info("training images: %d, %.1f megapixels, %d skipped", len(images.names), pixels, len(images.skipped))
     return images
 
 
