@@ -14,7 +14,7 @@ help: ## list the targets
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
-# torch first and pinned, so that the CPU build is taken; later steps find it satisfied.
+# torch first and pinned: later steps find it satisfied and bring no other build.
 $(VENV)/.torch: | $(BIN)/python
 	$(BIN)/pip install --quiet --disable-pip-version-check torch==2.13.0
 	@touch $@

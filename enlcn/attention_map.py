@@ -84,6 +84,7 @@ def _chosen_modules(network: SRNetwork, modules: Iterable[int] | None) -> set[in
     return chosen
 
 
+@torch.no_grad()
 def _walk(
     network: SRNetwork, lr: Tensor, index: int, chosen: set[int], weighings: Iterable[str] | None
 ) -> Iterator[AttentionMap]:

@@ -74,16 +74,14 @@ def key_pairs(config: ModelConfig) -> list[tuple[str, str]]:
     """(the authors' key, our key) for every tensor but the mean shifts, in the authors' order."""
     pairs = _with_suffixes("head.0", "head")
     index = 0
-    places = config.attention_after if config.num_attentions else ()
-    starts = sorted({0, *places})
-    for stage, (start, end) in enumerate(zip(starts, [*starts[1:], config.num_blocks], strict=True)):
-        if start in places:
+    for stage, (has_attention, num_blocks) in enumerate(config.stages):
+        if has_attention:
             for theirs, ours in _ATTENTION_NAMES[config.attention.kind].items():
                 pairs += _with_suffixes(f"body.{index}.{theirs}", f"stages.{stage}.attention.{ours}")
             if config.attention.kind == "enlca":
                 pairs.append((f"body.{index}.attn_fn.projection_matrix", f"stages.{stage}.attention.projection"))
             index += 1
-        for block in range(end - start):
+        for block in range(num_blocks):
             for conv, ours in ((0, "conv1"), (2, "conv2")):
                 pairs += _with_suffixes(f"body.{index}.body.{conv}", f"stages.{stage}.blocks.{block}.{ours}")
             index += 1

@@ -102,6 +102,14 @@ class ModelConfig:
         return 0 if self.attention.kind == "none" else len(self.attention_after)
 
     @property
+    def stages(self) -> tuple[tuple[bool, int], ...]:
+        """(whether it begins with an attention, how many blocks follow) of each stage of the body, in order."""
+        places = self.attention_after if self.num_attentions else ()
+        starts = sorted({0, *places})
+        ends = [*starts[1:], self.num_blocks]
+        return tuple((start in places, end - start) for start, end in zip(starts, ends, strict=True))
+
+    @property
     def query_width(self) -> int:
         """D, the width of queries and keys."""
         return self.channels // self.attention.reduction

@@ -1,6 +1,8 @@
 """Writing files so that nothing is lost: complete or not at all, never over another without being told."""
 
 import os
+import re
+import socket
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,8 +10,19 @@ from pathlib import Path
 
 from enlcn.errors import UserError
 
-# In the name of every temporary file, followed by the process that writes it.
-_MARK = ".enlcn-"
+# In the name of every temporary file, followed by the process that writes it: processes are known by number on their
+# own host alone.
+_MARK = f".enlcn-{re.sub(r'[^A-Za-z0-9]', '', socket.gethostname())}-"
+
+
+def _read_umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+# Read once: it can be read only by setting it, for all threads at once.
+_UMASK = _read_umask()
 
 
 def refuse_to_overwrite(path: Path, overwrite: bool) -> None:
@@ -28,13 +41,14 @@ def atomic_write(path: Path, *, overwrite: bool = False) -> Iterator[Path]:
     """
     refuse_to_overwrite(path, overwrite)
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{path.stem}{_MARK}{os.getpid()}-", suffix=path.suffix, dir=path.parent)
+    prefix = f".{path.stem}{_MARK}{os.getpid()}-"
+    handle, name = tempfile.mkstemp(prefix=prefix, suffix=path.suffix, dir=path.parent)
     os.close(handle)
     temporary = Path(name)
     try:
         yield temporary
         _flush_to_disk(temporary)
-        temporary.chmod(0o666 & ~_umask())
+        temporary.chmod(0o666 & ~_UMASK)
         temporary.replace(path)
         _flush_to_disk(path.parent)
     except BaseException:
@@ -68,9 +82,3 @@ def _flush_to_disk(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

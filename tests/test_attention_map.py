@@ -63,6 +63,12 @@ def test_criss_cross_sees_its_row_and_column_only():
     assert weights.abs().max() == 0
 
 
+def test_gradients_stay_as_the_caller_has_them():
+    maps = attention_maps(tiny(), torch.rand(1, 3, 7, 8), (0, 0))
+    next(maps)
+    assert torch.is_grad_enabled()
+
+
 def test_chosen_modules():
     maps = attention_maps(tiny(), torch.rand(1, 3, 7, 8), (0, 0), modules=[2])
     assert [m.module for m in maps] == [2]

@@ -25,9 +25,11 @@ __all__ = [
     "Image",
     "ImageError",
     "alpha_to_tensor",
+    "check_can_write",
     "check_format_fits",
     "encode_image",
     "from_tensor",
+    "has_transparency",
     "load_image",
     "save_image",
     "to_float",
@@ -80,6 +82,34 @@ def encode_image(
 
     16 bits are rounded to 8 for JPEG and WebP and to 12 for AVIF, which is logged.
     """
+    transparent = has_transparency(image)
+    check_can_write(
+        format, image.width, image.height, transparent=transparent, quality=quality, lossless=lossless, name=name
+    )
+    form = FORMATS[format]
+    if not form.has_grey:
+        image = image.as_rgb()
+    if not form.has_alpha:
+        image = replace(image, alpha=None)
+    if image.bits > form.max_bits:
+        log.warning("%s: %s holds %d bits a channel; rounded from %d", name, form.name, form.max_bits, image.bits)
+        if form.max_bits == 8:
+            image = _reduced_to_8_bits(image)
+    codec = vips_codec if vips_codec.is_available(format) else pillow_codec
+    return codec.encode(image, format, quality or form.quality, lossless, name)
+
+
+def check_can_write(
+    format: str,
+    width: int,
+    height: int,
+    *,
+    transparent: bool,
+    quality: int | None = None,
+    lossless: bool = False,
+    name: str = "image",
+) -> None:
+    """Raise where a format cannot hold such an image or be written so: to be asked before the work that makes it."""
     if format not in FORMATS or not FORMATS[format].writable:
         writable = ", ".join(key for key, form in FORMATS.items() if form.writable)
         raise ImageError(f"{name}: unknown format '{format}'; choose from {writable}")
@@ -88,17 +118,14 @@ def encode_image(
         raise UserError(f"quality must lie between 1 and 100, not {quality}")
     if lossless and form.quality is not None and not form.has_lossless_mode:
         raise ImageError(f"{name}: {form.name} has no lossless mode; write PNG, TIFF, WebP or AVIF instead")
-    check_format_fits(format, image.width, image.height, name)
-    if not form.has_grey:
-        image = image.as_rgb()
-    if image.alpha is not None and not form.has_alpha:
-        image = _without_opaque_alpha(image, form.name, name)
-    if image.bits > form.max_bits:
-        log.warning("%s: %s holds %d bits a channel; rounded from %d", name, form.name, form.max_bits, image.bits)
-        if form.max_bits == 8:
-            image = _reduced_to_8_bits(image)
-    codec = vips_codec if vips_codec.is_available(format) else pillow_codec
-    return codec.encode(image, format, quality or form.quality, lossless, name)
+    if transparent and not form.has_alpha:
+        raise ImageError(f"{name}: {form.name} cannot hold transparency; write PNG, WebP, AVIF or TIFF instead")
+    check_format_fits(format, width, height, name)
+
+
+def has_transparency(image: Image) -> bool:
+    """Whether any pixel is not opaque."""
+    return image.alpha is not None and bool(image.alpha.min() < np.iinfo(image.alpha.dtype).max)
 
 
 def save_image(
@@ -178,13 +205,6 @@ def _reduced_to_8_bits(image: Image) -> Image:
         return to_uint8(to_float(torch.from_numpy(np.ascontiguousarray(values)))).numpy()
 
     return replace(image, pixels=reduce(image.pixels), alpha=None if image.alpha is None else reduce(image.alpha))
-
-
-def _without_opaque_alpha(image: Image, format_name: str, name: str) -> Image:
-    assert image.alpha is not None
-    if image.alpha.min() < np.iinfo(image.alpha.dtype).max:
-        raise ImageError(f"{name}: {format_name} cannot hold transparency; write PNG, WebP, AVIF or TIFF instead")
-    return replace(image, alpha=None)
 
 
 def _name_of(source: Source) -> str:

@@ -3,12 +3,16 @@
 A directory is a list of 12-byte entries (tag, type, count, value or its offset); some tags point to a directory.
 """
 
+import mmap
+import os
 import struct
 from dataclasses import dataclass
+from pathlib import Path
 
 _TYPE_SIZES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 6: 1, 7: 1, 8: 2, 9: 4, 10: 8, 11: 4, 12: 8, 13: 4}
 _NUMBER_SIZES = _TYPE_SIZES | {5: 4, 10: 4}  # a rational is two numbers
 _LONG = 4
+_CLASSIC_LIMIT = 2**32 - 2**20
 _DIRECTORY_TAGS = (0x8769, 0x8825, 0xA005)  # EXIF, GPS, interoperability
 # ImageDescription, Make, Model, Software, DateTime, Artist, Copyright: about the picture, not about how it is stored
 _ABOUT_PICTURE = (0x010E, 0x010F, 0x0110, 0x0131, 0x0132, 0x013B, 0x8298, *_DIRECTORY_TAGS)
@@ -24,7 +28,7 @@ class _Value:
 _Directory = dict[int, "_Value | _Directory"]
 
 
-def exif_of_tiff(tiff: bytes) -> bytes | None:
+def exif_of_tiff(tiff: bytes | mmap.mmap) -> bytes | None:
     """What a TIFF file tells about its picture, as an EXIF block; None where it tells nothing."""
     try:
         first, _ = _Reader(tiff).first_directory()
@@ -34,32 +38,60 @@ def exif_of_tiff(tiff: bytes) -> bytes | None:
     return b"II*\0" + struct.pack("<I", 8) + _packed(about, 8, 0) if about else None
 
 
+def exif_of_tiff_file(path: Path) -> bytes | None:
+    """As `exif_of_tiff`, of a file too large to be read whole."""
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as tiff:
+        return exif_of_tiff(tiff)
+
+
 def tiff_with_exif(tiff: bytes, exif: bytes) -> bytes:
     """A little-endian TIFF file with what the EXIF block tells about the picture added to its first directory.
 
     The file comes back as it is where it is no such file or the block is damaged.
     """
-    if not tiff.startswith(b"II*\0"):  # BigTIFF has other directories
+    addition = _addition(tiff, exif)
+    if addition is None:
         return tiff
+    padded = tiff + b"\0" * (len(tiff) % 2)
+    return padded[:4] + struct.pack("<I", len(padded)) + padded[8:] + addition
+
+
+def add_exif_to_tiff_file(path: Path, exif: bytes) -> bool:
+    """As `tiff_with_exif`, in place; False where the file cannot take it and stays as it is."""
+    with path.open("r+b") as file:
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as tiff:
+            addition = _addition(tiff, exif)
+        if addition is None:
+            return False
+        size = file.seek(0, os.SEEK_END)
+        file.write(b"\0" * (size % 2) + addition)
+        file.seek(4)
+        file.write(struct.pack("<I", size + size % 2))
+    return True
+
+
+def _addition(tiff: bytes | mmap.mmap, exif: bytes) -> bytes | None:
+    """The first directory with what `exif` tells, to be appended at the next even offset; None where it cannot be."""
+    place = len(tiff) + len(tiff) % 2
+    if tiff[:4] != b"II*\0" or place + len(exif) >= _CLASSIC_LIMIT:  # BigTIFF has other directories
+        return None
     try:
         about, _ = _Reader(exif).first_directory()
         first, next_directory = _Reader(tiff).first_directory(follow=False)
     except (struct.error, ValueError):
-        return tiff
+        return None
     merged = {tag: value for tag, value in about.items() if tag in _ABOUT_PICTURE} | first
-    padded = tiff + b"\0" * (len(tiff) % 2)
-    place = len(padded)
-    return padded[:4] + struct.pack("<I", place) + padded[8:] + _packed(merged, place, next_directory)
+    return _packed(merged, place, next_directory)
 
 
 class _Reader:
     """Reads directories; their values together may not exceed the file, or overlapping ones could fill memory."""
 
-    def __init__(self, data: bytes):
+    def __init__(self, data: bytes | mmap.mmap):
         self.data, self.budget = data, len(data)
         if data[:4] not in (b"II*\0", b"MM\0*"):
             raise ValueError("neither a classic TIFF file nor an EXIF block")
-        self.order = "<" if data.startswith(b"II") else ">"
+        self.order = "<" if data[:2] == b"II" else ">"
 
     def first_directory(self, follow: bool = True) -> tuple[_Directory, int]:
         """The first directory, those below it read too if `follow`, and the offset of the next."""

@@ -68,16 +68,13 @@ def decode(data: bytes, format: str, max_pixels: int, name: str) -> tuple[Image,
     try:
         image, planes = _read_pixels(data, format, max_pixels, name)
         icc, exif, xmp = (blob(image, field) for field in ("icc-profile-data", "exif-data", "xmp-data"))
-        depth = image.get("heif-bitdepth") if format == "avif" else 8
+        planes = widened(planes, image, format)
         orientation = image.get("orientation") if format == "tiff" else orientation_of(without_prefix(exif))
         pages = image.get("n-pages") if image.get_typeof("n-pages") else 1
     except pyvips.Error as error:
         raise ImageError(f"{name}: damaged or truncated {FORMATS[format].name} file ({reason(error)})") from None
     if pages > 1:
         log.warning("%s: has %d pages or frames; only the first is read", name, pages)
-    if depth in (10, 12):
-        # libvips leaves the low bits empty; repeating the high ones there makes white 65,535.
-        planes = planes | planes >> depth
     pixels, alpha = split_alpha(planes)
     exif = exif_of_tiff(data) if format == "tiff" else without_prefix(exif)
     decoded = Image(
@@ -107,7 +104,7 @@ def _read_pixels(data: bytes, format: str, max_pixels: int, name: str) -> tuple[
     try:
         return read(fail_on(format))
     except pyvips.Error as error:
-        if format not in _STRICTLY_READ or not all(_HARMLESS.match(line) for line in _told(error)):
+        if not is_harmless(error, format):
             raise
         return read("error")
 
@@ -125,6 +122,17 @@ def encode(image: Image, format: str, quality: int | None, lossless: bool, name:
     except pyvips.Error as error:
         raise ImageError(f"{name}: cannot be written as {FORMATS[format].name} ({reason(error)})") from None
     return tiff_with_exif(data, image.exif) if format == "tiff" and image.exif else data
+
+
+def is_harmless(error: Any, format: str) -> bool:
+    """Whether a strictly read file failed for warnings alone that leave its pixels whole."""
+    return format in _STRICTLY_READ and all(_HARMLESS.match(line) for line in _told(error))
+
+
+def widened(planes: np.ndarray, image: Any, format: str) -> np.ndarray:
+    """Samples of 10 and 12 bits, whose low bits libvips leaves empty, over all 16: white becomes 65,535."""
+    depth = image.get("heif-bitdepth") if format == "avif" else 8
+    return planes | planes >> depth if depth in (10, 12) else planes
 
 
 def fail_on(format: str) -> str:

@@ -1,5 +1,6 @@
 """Image files too large for memory, through libvips: read strip by strip, written from raw scratch files."""
 
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,9 @@ from enlcn.data.exif import orientation_of, with_upright_orientation, without_pr
 from enlcn.data.image import Image, ImageError, matching_profile, upright
 from enlcn.data.image_formats import FORMATS, sniff_format
 from enlcn.data.raw_as_tiff import RawAsTiff
+from enlcn.data.tiff_exif import add_exif_to_tiff_file, exif_of_tiff_file
+
+log = logging.getLogger(__name__)
 
 _STRIP_BYTES = 2**22
 _SNIFFED = 64
@@ -49,43 +53,60 @@ class ImageStream:
         if not vips_codec.is_available(self._format):
             raise ImageError(f"{path}: pictures this large need pyvips: pip install 'pyvips[binary]'")
         self._vips = vips_codec.vips()
-        try:
-            opened = self._vips.Image.new_from_file(
-                str(path), access="sequential", fail_on=vips_codec.fail_on(self._format)
-            )
-            self._image = vips_codec.to_grey_or_rgb(opened, str(path))
-        except self._vips.Error as error:
-            raise self._damaged(error) from None
+        self._image = self._open(vips_codec.fail_on(self._format))
         exif = without_prefix(vips_codec.blob(self._image, "exif-data"))
         self._orientation = 1 if self._format == "avif" else orientation_of(exif)
-        if self._format == "tiff" and opened.get_typeof("orientation"):
-            self._orientation = opened.get("orientation")
+        if self._format == "tiff":
+            exif = exif_of_tiff_file(path)
+            self._orientation = self._image.get("orientation") if self._image.get_typeof("orientation") else 1
         stored = (self._image.height, self._image.width)
         self.height, self.width = stored[::-1] if self._orientation >= 5 else stored
         self.has_alpha = self._image.bands in (2, 4)
         self.channels = self._image.bands - self.has_alpha
         self.dtype = np.dtype(np.uint8 if self._image.format == "uchar" else np.uint16)
         pixel = np.zeros((1, 1, self.channels), self.dtype)
-        self.like = Image(
+        like = Image(
             pixel,
             icc=matching_profile(vips_codec.blob(self._image, "icc-profile-data"), pixel),
             exif=with_upright_orientation(exif) if exif else None,
             xmp=vips_codec.blob(self._image, "xmp-data"),
             dpi=vips_codec.dpi_of(self._image),
         )
+        self.like = upright(like, self._orientation)
+
+    def _open(self, level: str) -> Any:
+        try:
+            opened = self._vips.Image.new_from_file(str(self._path), access="sequential", fail_on=level)
+            return vips_codec.to_grey_or_rgb(opened, str(self._path))
+        except self._vips.Error as error:
+            raise self._damaged(error) from None
 
     def strips(self) -> Iterator[tuple[int, int, np.ndarray, np.ndarray | None]]:
-        """(top, left, pixels (h, w, C), alpha (h, w) or None) of pieces that together are the upright image."""
+        """(top, left, pixels (h, w, C), alpha (h, w) or None) of pieces that together are the upright image.
+
+        Where a harmless warning interrupts the reading, it begins again: pieces may come twice.
+        """
+        try:
+            yield from self._read_strips()
+            return
+        except self._vips.Error as error:
+            if not vips_codec.is_harmless(error, self._format):
+                raise self._damaged(error) from None
+        self._image = self._open("error")
+        try:
+            yield from self._read_strips()
+        except self._vips.Error as error:
+            raise self._damaged(error) from None
+
+    def _read_strips(self) -> Iterator[tuple[int, int, np.ndarray, np.ndarray | None]]:
         stored_height, stored_width, bands = self._image.height, self._image.width, self._image.bands
         region = self._vips.Region.new(self._image)
         rows = max(1, _STRIP_BYTES // (stored_width * bands * self.dtype.itemsize))
         for first in range(0, stored_height, rows):
             last = min(first + rows, stored_height)
-            try:
-                data = region.fetch(0, first, stored_width, last - first)
-            except self._vips.Error as error:
-                raise self._damaged(error) from None
+            data = region.fetch(0, first, stored_width, last - first)
             planes = np.frombuffer(data, self.dtype).reshape(last - first, stored_width, bands)
+            planes = vips_codec.widened(planes, self._image, self._format)
             alpha = planes[..., -1] if self.has_alpha else None
             piece = upright(Image(planes[..., : self.channels], alpha), self._orientation)
             # Which way the strip's place runs once turned: see `upright`.
@@ -130,6 +151,8 @@ def save_raw(
     except vips.Error as error:
         reason = vips_codec.reason(error)
         raise ImageError(f"{path}: cannot be written as {FORMATS[format].name} ({reason})") from None
+    if format == "tiff" and like.exif is not None and not add_exif_to_tiff_file(path, like.exif):
+        log.warning("%s: written as BigTIFF, which takes no EXIF here; profile and XMP are kept", path)
 
 
 def _open_raw(vips: Any, raw: RawPixels) -> Any:

@@ -97,15 +97,12 @@ class SRNetwork(nn.Module):
 
 
 def _build_stages(config: ModelConfig) -> list[Stage]:
-    places = config.attention_after if config.num_attentions else ()
-    starts = sorted({0, *places})
-    ends = [*starts[1:], config.num_blocks]
     return [
         Stage(
-            build_attention(config.attention, config.channels) if start in places else None,
-            [ResidualBlock(config.channels, res_scale=config.res_scale) for _ in range(start, end)],
+            build_attention(config.attention, config.channels) if has_attention else None,
+            [ResidualBlock(config.channels, res_scale=config.res_scale) for _ in range(num_blocks)],
         )
-        for start, end in zip(starts, ends, strict=True)
+        for has_attention, num_blocks in config.stages
     ]
 
 

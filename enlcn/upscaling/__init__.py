@@ -3,9 +3,12 @@
 The network runs over the whole image where that fits in memory and by exact streaming where it does not.
 """
 
+import copy
+import io
 import os
 from dataclasses import fields
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -56,7 +59,12 @@ def upscale(
     if not isinstance(scale, int | float):
         raise UserError(f"the scale must be a number, not {scale!r}")
     target = Target(scale=scale)
-    engine = _engine(model, _trained_scale(scale, model), EngineOptions(**options))
+    if isinstance(model, SRNetwork):
+        # A copy: the caller may be training it, on another device or in another type.
+        engine = Engine(copy.deepcopy(model).float(), EngineOptions(**options))
+    else:
+        name = resolve(model, trained_scale(scale, model))
+        engine = _engine(name, _stamp(name), EngineOptions(**options))
     if isinstance(image, Tensor):
         return _upscale_tensor(engine, image, target)
     if isinstance(image, np.ndarray):
@@ -70,14 +78,18 @@ def upscale(
     raise UserError(f"cannot upscale a {type(image).__name__}; give an array, a tensor, a PIL image or a path")
 
 
-def _trained_scale(scale: float, model: str | SRNetwork | None) -> int:
-    return model.config.scale if isinstance(model, SRNetwork) else trained_scale(scale, model)
-
-
 @lru_cache(maxsize=2)
-def _engine(model: str | SRNetwork | None, scale: int, options: EngineOptions) -> Engine:
-    network = model if isinstance(model, SRNetwork) else load(resolve(model, scale))
-    return Engine(network, options)
+def _engine(name: str, stamp: tuple[int, int], options: EngineOptions) -> Engine:
+    """Engines are kept between calls; `stamp` tells a file from what it was before."""
+    return Engine(load(name), options)
+
+
+def _stamp(name: str) -> tuple[int, int]:
+    try:
+        status = Path(name).stat()
+    except OSError:
+        return 0, 0
+    return status.st_mtime_ns, status.st_size
 
 
 def _upscale_array(engine: Engine, array: np.ndarray, target: Target) -> np.ndarray:
@@ -132,6 +144,22 @@ def _upscale_pil(engine: Engine, image: Any, target: Target) -> Any:
         result = Pillow.fromarray(_upscale_array(engine, values.astype(np.uint16), target))
     else:
         wanted = _PIL_MODES.get(image.mode, "RGBA" if "transparency" in image.info else "RGB")
+        image = _without_cmyk(image)
         result = Pillow.fromarray(_upscale_array(engine, np.asarray(image.convert(wanted)), target))
     result.info.update({key: image.info[key] for key in ("icc_profile", "exif", "dpi", "xmp") if key in image.info})
     return result
+
+
+def _without_cmyk(image: Any) -> Any:
+    """CMYK through its profile to sRGB, as files are read; everything else as it is."""
+    from PIL import ImageCms
+
+    if image.mode != "CMYK":
+        return image
+    kept = {key: value for key, value in image.info.items() if key != "icc_profile"}
+    if "icc_profile" in image.info:
+        profile = ImageCms.ImageCmsProfile(io.BytesIO(image.info["icc_profile"]))
+        image = ImageCms.profileToProfile(image, profile, ImageCms.createProfile("sRGB"), outputMode="RGB")
+    image = image.convert("RGB")
+    image.info = kept
+    return image

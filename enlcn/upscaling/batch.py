@@ -1,28 +1,31 @@
 """Many pictures: each complete or not at all, a bad one reported without stopping the others."""
 
+import logging
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from enlcn.checkpoint import load
-from enlcn.data.image_formats import check_format_fits
-from enlcn.data.image_io import MAX_PIXELS, encode_image, load_image
+from enlcn.data.image_io import MAX_PIXELS, check_can_write, encode_image, has_transparency, load_image
 from enlcn.errors import UserError
 from enlcn.files import atomic_write, refuse_to_overwrite, remove_leftovers
-from enlcn.upscaling.devices import torch_threads
+from enlcn.upscaling import memory
+from enlcn.upscaling.devices import resolve_device, torch_threads
 from enlcn.upscaling.engine import Engine, EngineOptions
 from enlcn.upscaling.jobs import Job
 from enlcn.upscaling.large import is_large, upscale_large
 from enlcn.upscaling.picture import Target, upscale_image
 from enlcn.upscaling.streaming import Progress
 from enlcn.zoo import resolve, trained_scale
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -94,6 +97,11 @@ class Batch:
         self.options = options
         self._engines: dict[str, Engine] = {}
         self._lock = threading.Lock()
+        self._engine_options = options.engine
+        if options.jobs > 1:
+            limit = options.engine.limit or memory.default_limit(resolve_device(options.engine.device))
+            share = max(limit // options.jobs, memory.SMALLEST_LIMIT)
+            self._engine_options = replace(options.engine, memory_limit=share)
 
     def run(self, jobs: list[Job], watch: Callable[[Job], Progress | None] = lambda job: None) -> Iterator[Outcome]:
         """Outcomes as pictures are finished; `watch` gives the progress callback of a job."""
@@ -126,6 +134,11 @@ class Batch:
         except OSError as error:
             message = f"{names[1]}: cannot be written ({error.strerror or error})"
             return Outcome(*names, status="failed", message=message, seconds=time.perf_counter() - start)
+        except Exception as error:  # whatever is wrong with one picture, the others are still to be done
+            log.debug("while upscaling %s", names[0], exc_info=True)
+            told = (str(error).splitlines() or [""])[0]
+            message = f"{names[0]}: {type(error).__name__}: {told}"
+            return Outcome(*names, status="failed", message=message, seconds=time.perf_counter() - start)
         return Outcome(*names, status="done", seconds=time.perf_counter() - start, **facts)
 
     def _upscale(self, job: Job, progress: Progress | None) -> dict[str, Any]:
@@ -137,7 +150,15 @@ class Batch:
         data = sys.stdin.buffer.read() if job.source is None else job.source
         image = load_image(data, max_pixels=options.max_pixels or MAX_PIXELS, name=str(job.source or "standard input"))
         out_height, out_width = options.target.size(image.height, image.width)
-        check_format_fits(job.format, out_width, out_height, str(job.target or "standard output"))
+        check_can_write(
+            job.format,
+            out_width,
+            out_height,
+            transparent=has_transparency(image),
+            quality=options.quality,
+            lossless=options.lossless,
+            name=str(job.target or "standard output"),
+        )
         engine = self.engine_for(image.height, image.width)
         result, report = upscale_image(engine, image, options.target, progress)
         encoded = encode_image(
@@ -163,5 +184,5 @@ class Batch:
             name = resolve(model, trained_scale(options.target.factor(height, width), model))
         with self._lock:
             if name not in self._engines:
-                self._engines[name] = Engine(load(name), options.engine)
+                self._engines[name] = Engine(load(name), self._engine_options)
             return self._engines[name]

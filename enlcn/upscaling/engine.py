@@ -112,6 +112,7 @@ class Engine:
         # Dense convolutions run faster and in less memory with channels last, on CPUs and GPUs alike.
         self.network = network.to(self.device, memory_format=torch.channels_last).eval()  # type: ignore[call-overload]
         self.limit = self.options.limit or memory.default_limit(self.device)
+        self.host_limit = self.options.limit or memory.default_limit(torch.device("cpu"))
 
     @property
     def scale(self) -> int:
@@ -130,19 +131,20 @@ class Engine:
             progress: called with (steps done, steps in all).
         """
         start = time.perf_counter()
-        report = RunReport(self._mode(height, width), self.precision)
+        report = RunReport(self._mode(height, width), self.precision, tile=self._tile(self.limit))
         while True:
             try:
                 report = self._attempt(report, (height, width), read_lr, emit_sr, progress)
-                return replace(report, seconds=time.perf_counter() - start)
+                tile = report.tile if report.mode == "streaming" else None
+                return replace(report, seconds=time.perf_counter() - start, tile=tile)
             except _NonFiniteError:
                 report = _noted(report, f"{report.precision} gave values that are not finite; done again in fp32")
                 report = replace(report, precision="fp32")
             except (MemoryError, torch.OutOfMemoryError, RuntimeError) as error:
                 if report.mode == "streaming" or not _is_out_of_memory(error) or why_not_streamable(self.network):
                     raise
-                self.limit //= 2
-                report = replace(_noted(report, "out of memory; done again by streaming"), mode="streaming")
+                report = _noted(report, "out of memory; done again by streaming")
+                report = replace(report, mode="streaming", tile=self._tile(self.limit // 2))
 
     def _mode(self, height: int, width: int) -> str:
         wanted = self.options.mode
@@ -164,10 +166,10 @@ class Engine:
         run = self._run_ensemble if self.options.self_ensemble else self._run
         with autocast(report.precision, self.device):
             disk = run(report, size, read_lr, emit_sr, progress)
-        return replace(report, tile=self._tile() if report.mode == "streaming" else None, disk=disk)
+        return replace(report, disk=disk)
 
-    def _tile(self) -> int:
-        return self.options.tile or memory.fitting_tile(self.network.config, self.limit)
+    def _tile(self, limit: int) -> int:
+        return self.options.tile or memory.fitting_tile(self.network.config, limit)
 
     def _run(
         self, report: RunReport, size: tuple[int, int], read_lr: ReadLR, emit_sr: EmitSR, progress: Progress | None
@@ -192,7 +194,8 @@ class Engine:
         dtype = np.dtype(np.float32 if report.precision == "fp32" else np.float16)
         with self._scratch() as scratch:
             features = scratch.plane(height, width, channels, dtype) if channels else None
-            plan = StreamPlan(height, width, self._tile())
+            assert report.tile is not None
+            plan = StreamPlan(height, width, report.tile)
             stream(self.network, read_on_device, emit_checked, plan, features, progress=progress)
             return scratch.disk_used
 
@@ -222,7 +225,7 @@ class Engine:
             return disk + scratch.disk_used
 
     def _scratch(self) -> Scratch:
-        return Scratch(self.limit // 4, self.options.scratch)
+        return Scratch(self.host_limit // 4, self.options.scratch)
 
 
 def _noted(report: RunReport, note: str) -> RunReport:

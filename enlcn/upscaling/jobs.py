@@ -48,7 +48,7 @@ def plan_jobs(inputs: list[str], naming: Naming) -> list[Job]:
     """
     if naming.output is not None and naming.output != STREAM and _is_file_name(naming.output):
         _check_file_name(naming)
-    jobs = list(dict.fromkeys(job for text in inputs for job in _jobs_of(text, naming)))
+    jobs = _told_apart(list(dict.fromkeys(job for text in inputs for job in _jobs_of(text, naming))))
     targets = {job.target.resolve() for job in jobs if job.target is not None}
     if len(jobs) > 1:
         jobs = [job for job in jobs if job.source is None or job.source.resolve() not in targets]
@@ -56,7 +56,8 @@ def plan_jobs(inputs: list[str], naming: Naming) -> list[Job]:
         raise UserError(f"{', '.join(inputs)}: no pictures found; known are {', '.join(sorted(SUFFIXES))}")
     if naming.output is not None and len(jobs) > 1 and (naming.output == STREAM or _is_file_name(naming.output)):
         raise UserError(f"{naming.output}: {len(jobs)} pictures cannot go into one file; name a folder")
-    return _told_apart(jobs)
+    _refuse_collisions(jobs)
+    return jobs
 
 
 def _jobs_of(text: str, naming: Naming) -> list[Job]:
@@ -136,9 +137,12 @@ def _told_apart(jobs: list[Job]) -> list[Job]:
     for job in jobs:
         if job.target is not None:
             sharing[job.target] = sharing.get(job.target, 0) + 1
-    apart = [_with_extension(job) if job.target and sharing[job.target] > 1 else job for job in jobs]
+    return [_with_extension(job) if job.target and sharing[job.target] > 1 else job for job in jobs]
+
+
+def _refuse_collisions(jobs: list[Job]) -> None:
     seen: dict[Path, Path | None] = {}
-    for job in apart:
+    for job in jobs:
         if job.target is None:
             continue
         target = job.target.resolve()
@@ -147,7 +151,6 @@ def _told_apart(jobs: list[Job]) -> list[Job]:
         if target in seen:
             raise UserError(f"{job.target}: {seen[target]} and {job.source} would both go there; rename one of them")
         seen[target] = job.source
-    return apart
 
 
 def _with_extension(job: Job) -> Job:

@@ -5,30 +5,33 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 
-from enlcn.data.image_formats import check_format_fits
-from enlcn.data.image_io import MAX_PIXELS
+from enlcn.data import vips_codec
+from enlcn.data.image_formats import FORMATS, sniff_format
+from enlcn.data.image_io import MAX_PIXELS, check_can_write
 from enlcn.errors import UserError
 from enlcn.files import atomic_write
 from enlcn.upscaling import memory
-from enlcn.upscaling.devices import resolve_device
 from enlcn.upscaling.jobs import Job
-from enlcn.upscaling.picture import Source, upscale_source
-from enlcn.upscaling.planes import FilePlane, MemoryPlane, Plane, Scratch
-from enlcn.upscaling.streaming import Progress
+from enlcn.upscaling.picture import Source, is_opaque, upscale_source
+from enlcn.upscaling.planes import FilePlane, MemoryPlane, Plane, Scratch, require_disk
+from enlcn.upscaling.streaming import Progress, features_channels
 
 if TYPE_CHECKING:
     from enlcn.upscaling.batch import Batch, BatchOptions
+
+_ORIENTATION = 0x0112
 
 
 def is_large(path: Path, options: "BatchOptions") -> bool:
     """Whether input and output together would take more than a quarter of the memory limit."""
     size = header_size(path)
-    if size is None:
+    if size is None or not _can_be_streamed(path):
         return False
     width, height = size
     out_height, out_width = options.target.size(height, width)
-    limit = options.engine.limit or memory.default_limit(resolve_device(options.engine.device))
+    limit = options.engine.limit or memory.default_limit(torch.device("cpu"))
     # Both are held as arrays, the result once more encoded; up to 16 bits a channel.
     nbytes = (width * height + 2 * out_width * out_height) * 3 * 2
     return nbytes > limit // 4 or width * height > MAX_PIXELS
@@ -46,11 +49,16 @@ def upscale_large(batch: "Batch", job: Job, progress: Progress | None) -> dict[s
         pixels = f"{opened.width:,}x{opened.height:,}"
         raise UserError(f"{job.source}: {pixels} pixels are more than --max-pixels {options.max_pixels:,}")
     out_height, out_width = options.target.size(opened.height, opened.width)
-    check_format_fits(job.format, out_width, out_height, str(job.target))
+    how: dict[str, Any] = {"quality": options.quality, "lossless": options.lossless, "name": str(job.target)}
+    check_can_write(job.format, out_width, out_height, transparent=False, **how)
     engine = batch.engine_for(opened.height, opened.width)
-    room = Scratch(engine.limit // 8, options.engine.scratch)
+    room = Scratch(engine.host_limit // 8, options.engine.scratch)
+    require_disk(room.folder, _scratch_bytes(opened, engine))
     with atomic_write(job.target, overwrite=options.overwrite) as temporary, room as scratch:
         source = _read(opened, scratch)
+        if source.alpha is not None and not FORMATS[job.format].has_alpha:
+            check_can_write(job.format, out_width, out_height, transparent=not is_opaque(source.alpha), **how)
+            source = Source(source.pixels, None, source.dtype)
         result, report = upscale_source(engine, source, options.target, scratch.plane, progress)
 
         def raw(plane: Plane) -> RawPixels:
@@ -86,15 +94,29 @@ def _read(opened: Any, scratch: Scratch) -> Source:
     return Source(pixels, alpha, np.dtype(opened.dtype))
 
 
+def _can_be_streamed(path: Path) -> bool:
+    with path.open("rb") as file:
+        return vips_codec.is_available(sniff_format(file.read(64), str(path)))
+
+
+def _scratch_bytes(opened: Any, engine: Any) -> int:
+    """All that may lie on disk at once: the input, what lies between stages, and the result, shrunk or not."""
+    channels = opened.channels + opened.has_alpha
+    pixels = opened.height * opened.width
+    result = pixels * engine.scale**2 * channels * 2
+    return int(pixels * channels * opened.dtype.itemsize + pixels * features_channels(engine.network) * 4 + 2 * result)
+
+
 def header_size(path: Path) -> tuple[int, int] | None:
-    """(width, height) by the header, orientation left out; None where the picture cannot be opened at all."""
+    """(width, height) as seen, by the header alone; None where the picture cannot be opened at all."""
     from PIL import Image as Pillow
 
     limit, Pillow.MAX_IMAGE_PIXELS = Pillow.MAX_IMAGE_PIXELS, None  # only the header is read here
     try:
         with Pillow.open(path) as opened:
-            return opened.size
-    except (OSError, ValueError, SyntaxError):
+            width, height = opened.size
+            return (height, width) if opened.getexif().get(_ORIENTATION, 1) >= 5 else (width, height)
+    except Exception:  # damaged headers raise nearly anything; reading the picture will say what is wrong
         return None
     finally:
         Pillow.MAX_IMAGE_PIXELS = limit

@@ -16,7 +16,11 @@ _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 _FLOAT = 4
 _LARGEST_TILE, _SMALLEST_TILE = 512, 32
 _FIXED = 256 * 2**20  # the libraries themselves, once warm
-_CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+# (limit, use) of a container, in both versions of control groups.
+_CGROUPS = (
+    ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
+    ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
+)
 
 
 def parse_bytes(text: str) -> int:
@@ -42,12 +46,12 @@ def default_limit(device: torch.device) -> int:
 def available_memory() -> int:
     """Bytes of main memory that can be had without swapping, container limits included."""
     candidates = [_meminfo("MemAvailable")] if Path("/proc/meminfo").exists() else [8 * 2**30]
-    for name in _CGROUP_LIMITS:
+    for limit, use in _CGROUPS:
         try:
-            candidates.append(int(Path(name).read_text()))
+            candidates.append(int(Path(limit).read_text()) - int(Path(use).read_text()))
         except (OSError, ValueError):  # absent, or "max"
             continue
-    return min(candidates)
+    return max(min(candidates), SMALLEST_LIMIT)
 
 
 def whole_image_bytes(config: ModelConfig, height: int, width: int) -> int:
@@ -58,7 +62,7 @@ def whole_image_bytes(config: ModelConfig, height: int, width: int) -> int:
 
 def tile_bytes(config: ModelConfig, side: int) -> int:
     """Peak of streaming with tiles of that side, beyond its planes and the libraries themselves."""
-    halo = BLOCK_HALO * _longest_stage(config) + 4
+    halo = BLOCK_HALO * max(num_blocks for _, num_blocks in config.stages) + 4
     # EDSR's upsampler holds s² C numbers a pixel twice over, and what it reads.
     upsampler = {"stepwise": (8 + 2 * config.scale**2) * config.channels, "direct": 12 * config.channels + 600}
     floats = max(12 * config.channels, upsampler[config.upsampler])
@@ -72,12 +76,6 @@ def fitting_tile(config: ModelConfig, limit: int) -> int:
     while side > _SMALLEST_TILE and tile_bytes(config, side) > room:
         side = int(side / math.sqrt(2)) // 8 * 8
     return max(side, _SMALLEST_TILE)
-
-
-def _longest_stage(config: ModelConfig) -> int:
-    places = config.attention_after if config.num_attentions else ()
-    starts = sorted({0, *places})
-    return max(end - start for start, end in zip(starts, [*starts[1:], config.num_blocks], strict=True))
 
 
 def _meminfo(field: str) -> int:

@@ -115,7 +115,7 @@ def upscale_source(
     exact = (out_height, out_width) == (height * scale, width * scale)
     # A result that is shrunk afterwards keeps 16 bits until then.
     dtype = source.dtype if exact else np.dtype(np.uint16)
-    runs = 2 if source.alpha is not None and not _is_opaque(source.alpha) else 1
+    runs = 2 if source.alpha is not None and not is_opaque(source.alpha) else 1
 
     alpha, report = None, None
     if source.alpha is not None:
@@ -180,7 +180,8 @@ def _to_tensor(array: np.ndarray) -> Tensor:
     return to_float(torch.from_numpy(array)).permute(2, 0, 1).unsqueeze(0)
 
 
-def _is_opaque(alpha: Plane) -> bool:
+def is_opaque(alpha: Plane) -> bool:
+    """Whether every pixel of an alpha plane (H, W, 1) has its largest value."""
     rows = max(1, (1 << 20) // alpha.width)
     for top in range(0, alpha.height, rows):
         part = alpha.read(top, min(top + rows, alpha.height), 0, alpha.width)

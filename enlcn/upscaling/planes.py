@@ -106,7 +106,10 @@ class Scratch(AbstractContextManager["Scratch"]):
             return MemoryPlane(np.empty((height, width, channels), dtype))
         require_disk(self.folder, nbytes)
         handle = self._open()
-        os.posix_fallocate(handle, 0, nbytes)  # what fills the disk meanwhile cannot take this room
+        if hasattr(os, "posix_fallocate"):  # what fills the disk meanwhile cannot take this room
+            os.posix_fallocate(handle, 0, nbytes)
+        else:
+            os.ftruncate(handle, nbytes)
         self.disk_used += nbytes
         return FilePlane(handle, (height, width, channels), dtype)
 

@@ -86,6 +86,9 @@ def test_results_are_no_inputs(tree):
     assert sorted(planned(["in"], output="in/out")) == ["in/a.jpg", "in/deep/er/b.PNG", "in/scan.tif"]
     (tree / "in" / "a_big.png").write_bytes(b"")
     assert "in/a_big.png" not in planned(["in"], output="in", suffix="_big")
+    for name in ("a.png", "a_x4_jpg.png", "a_x4_png.png"):
+        (tree / "in" / name).write_bytes(b"")
+    assert sorted(planned(["in/a*"])) == ["in/a.jpg", "in/a.png", "in/a_big.png"]
 
 
 def test_pictures_named_twice_are_done_once(tree):

@@ -34,7 +34,7 @@ def picture(channels=3, dtype=np.uint8, alpha=False, orientation=1):
     exif[0x0112] = orientation
     exif[0x010F] = "maker"
     icc = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes() if channels == 3 else None
-    return Image(values, mask, icc=icc, exif=exif.tobytes().removeprefix(b"Exif\0\0"), dpi=(300.0, 300.0))
+    return Image(values, mask, icc=icc, exif=exif.tobytes().removeprefix(b"Exif\0\0"), dpi=(300.0, 150.0))
 
 
 def both_ways(image, model, folder, monkeypatch, *, suffix=".png", scale=4.0, source_format="png"):
@@ -46,7 +46,8 @@ def both_ways(image, model, folder, monkeypatch, *, suffix=".png", scale=4.0, so
         batch = Batch(BatchOptions(Target(scale=scale), str(model)))
         if large:
             monkeypatch.setattr("enlcn.upscaling.batch.is_large", lambda path, options: True)
-            batch.engine_for(21, 34).limit = 0  # nothing may stay in memory
+            engine = batch.engine_for(21, 34)
+            engine.limit = engine.host_limit = 0  # nothing may stay in memory
         target = folder / f"out-{large}{suffix}"
         outcome = batch.run_one(Job(source, target, suffix.lstrip(".")))
         assert outcome.status == "done", outcome.message
@@ -76,6 +77,7 @@ def test_orientation(tmp_path, model, monkeypatch, orientation):
     in_memory, streamed = both_ways(
         picture(orientation=orientation), model, tmp_path, monkeypatch, source_format="jpeg"
     )
+    assert streamed.dpi == pytest.approx(in_memory.dpi, rel=1e-2)
     assert streamed.pixels.shape == in_memory.pixels.shape
     assert np.abs(streamed.pixels.astype(int) - in_memory.pixels).max() <= 1
 
@@ -85,6 +87,48 @@ def test_formats_and_fractional_scales(tmp_path, model, monkeypatch, suffix):
     in_memory, streamed = both_ways(picture(), model, tmp_path, monkeypatch, suffix=suffix, scale=2.5)
     assert streamed.pixels.shape == in_memory.pixels.shape == (52, 85, 3)
     assert np.abs(streamed.pixels.astype(int) - in_memory.pixels).mean() < 0.1
+    assert b"maker" in streamed.exif
+
+
+def test_tiff_to_tiff_keeps_exif(tmp_path, model, monkeypatch):
+    in_memory, streamed = both_ways(picture(), model, tmp_path, monkeypatch, suffix=".tiff", source_format="tiff")
+    assert b"maker" in streamed.exif
+    assert streamed.exif == in_memory.exif
+
+
+@pytest.mark.parametrize(
+    ("alpha", "options", "message"),
+    [
+        (True, {}, "JPEG cannot hold transparency"),
+        (False, {"quality": 500}, "quality must lie between 1 and 100"),
+        (False, {"lossless": True}, "JPEG has no lossless mode"),
+    ],
+)
+@pytest.mark.parametrize("large", [False, True])
+def test_what_cannot_be_written_is_refused_before_the_work(
+    tmp_path, model, monkeypatch, alpha, options, message, large
+):
+    monkeypatch.setattr("enlcn.upscaling.batch.is_large", lambda path, options: large)
+    monkeypatch.setattr("enlcn.upscaling.engine.Engine.upscale", lambda *a, **k: pytest.fail("the network ran"))
+    source = tmp_path / "in.png"
+    source.write_bytes(encode_image(picture(alpha=alpha), "png"))
+    outcome = Batch(BatchOptions(Target(scale=4), str(model), **options)).run_one(
+        Job(source, tmp_path / "o.jpg", "jpeg")
+    )
+    assert outcome.status == "failed"
+    assert message in outcome.message
+    assert list(tmp_path.iterdir()) == [source]
+
+
+def test_harmless_warnings_are_overlooked(tmp_path, model, monkeypatch):
+    """Stray bytes before a marker: read in memory, so read here too."""
+    data = bytearray(encode_image(picture(), "jpeg"))
+    data[-2:-2] = b"\x00\x00"
+    source = tmp_path / "stray.jpg"
+    source.write_bytes(data)
+    monkeypatch.setattr("enlcn.upscaling.batch.is_large", lambda path, options: True)
+    outcome = Batch(BatchOptions(Target(scale=4), str(model))).run_one(Job(source, tmp_path / "o.png", "png"))
+    assert outcome.status == "done", outcome.message
 
 
 def test_truncated_file_leaves_no_output(tmp_path, model, monkeypatch):

@@ -264,6 +264,20 @@ def test_scale_is_the_models_own_by_default(tmp_path):
     assert enlcn.upscale(photo, model=tmp_path / "w.safetensors").shape == (10, 12, 3)
 
 
+def test_networks_and_files_are_taken_as_they_are_now(tmp_path):
+    """A caller's network is not changed; a file that was replaced is read again."""
+    photo = np.full((5, 6, 3), 90, np.uint8)
+    network = SRNetwork(recipes.TINY).train().double()
+    enlcn.upscale(photo, model=network)
+    assert network.training
+    assert network.head.weight.dtype == torch.float64
+    path = tmp_path / "w.safetensors"
+    enlcn.save(SRNetwork(recipes.TINY), path)
+    first = enlcn.upscale(photo, model=path)
+    enlcn.save(SRNetwork(recipes.TINY), path, overwrite=True)
+    assert not np.array_equal(first, enlcn.upscale(photo, model=path))
+
+
 def test_bundled_weights_beat_bicubic_on_the_bundled_photo():
     from enlcn.data.image_io import load_image
     from enlcn.metrics import psnr
