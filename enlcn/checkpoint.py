@@ -18,6 +18,7 @@ from enlcn.config import ModelConfig, from_dict, to_dict
 from enlcn.errors import UserError
 from enlcn.files import atomic_write
 from enlcn.models.backbone import SRNetwork
+from enlcn.models.rivals import NLSA
 from enlcn.zoo import bundled
 
 FORMAT_VERSION = "1"
@@ -67,11 +68,13 @@ def build(checkpoint: Checkpoint) -> SRNetwork:
     """The network with the weights it was read with; nothing random is drawn that the file already holds."""
     with torch.device("meta"):
         network = SRNetwork(checkpoint.config)
-    network.to_empty(device="cpu")
-    network.rgb_mean.copy_(torch.tensor(checkpoint.config.rgb_mean).view(1, 3, 1, 1))
-    missing = network.load_state_dict(checkpoint.state, strict=False).missing_keys
-    if missing:  # hashing directions, which the authors' files do not hold
-        network.redraw(torch.Generator().manual_seed(0))
+    network.load_state_dict(checkpoint.state, strict=False, assign=True)
+    network.rgb_mean = torch.tensor(checkpoint.config.rgb_mean).view(1, 3, 1, 1)
+    generator = torch.Generator().manual_seed(0)
+    for attention in network.attentions:  # hashing directions, which the authors' files do not hold
+        if isinstance(attention, NLSA) and attention.rotations.is_meta:
+            attention.rotations = torch.empty(attention.rotations.shape)
+            attention.redraw(generator)
     return network
 
 
@@ -178,7 +181,9 @@ def _read_pickled(path: Path) -> State:
         raise UserError("a training checkpoint; `enlcn export-weights` writes its weights as a file to load")
     while isinstance(content, dict) and (inner := next((w for w in _WRAPPERS if _is_wrapper(content, w)), None)):
         content = content[inner]
-    if not isinstance(content, dict) or not all(isinstance(value, Tensor) for value in content.values()):
+    if not isinstance(content, dict) or not all(
+        isinstance(key, str) and isinstance(value, Tensor) for key, value in content.items()
+    ):
         raise UserError(f"holds no state dict, plain or under {', '.join(_WRAPPERS)}")
     return {key: _widened(value) for key, value in content.items()}
 

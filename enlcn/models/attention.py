@@ -147,6 +147,8 @@ class ENLCA(Attention):
     @torch.no_grad()
     def redraw(self, generator: torch.Generator | None = None) -> None:
         """Draw F anew, in place, so that compiled graphs see it."""
+        if self.projection.is_meta:  # a network without memory, as for reading a file: nothing to draw into
+            return
         self.projection.copy_(
             draw_projection(self.num_features, self.query_width, kind=self.projection_kind, generator=generator)
         )

@@ -9,7 +9,7 @@ from torch.nn.functional import normalize
 
 from enlcn.models.attention import NORM_EPS, Attention, Pair, flatten, require
 from enlcn.ops.criss_cross import criss_cross_attention
-from enlcn.ops.hashed_attention import draw_rotations, hashed_attention
+from enlcn.ops.hashed_attention import MAX_HASHES, draw_rotations, hashed_attention
 from enlcn.ops.softmax_attention import softmax_attention
 
 
@@ -53,11 +53,14 @@ class NLSA(Attention):
         self.match = nn.Conv2d(channels, self.query_width, kernel_size=3, padding=1)
         self.num_rounds = num_rounds
         self.bucket_size = bucket_size
-        self.register_buffer("rotations", draw_rotations(self.query_width, num_rounds, generator=generator))
+        self.register_buffer("rotations", torch.empty(num_rounds, self.query_width, MAX_HASHES // 2))
+        self.redraw(generator)
 
     @torch.no_grad()
     def redraw(self, generator: torch.Generator | None = None) -> None:
-        """Draw the hashing directions anew."""
+        """Draw the hashing directions anew, in place."""
+        if self.rotations.is_meta:
+            return
         self.rotations.copy_(draw_rotations(self.query_width, self.num_rounds, generator=generator))
 
     def queries_keys(self, x: Tensor) -> Pair:
