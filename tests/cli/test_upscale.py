@@ -210,12 +210,11 @@ def test_killed_at_random_moments_leaves_nothing_partial(photos, tmp_path, model
 def test_first_pixel_of_a_thumbnail_within_three_seconds(tmp_path, model):
     start = time.perf_counter()
     subprocess.run([sys.executable, "-c", "import torch"], check=True)
-    if time.perf_counter() - start > 1.8:
-        pytest.skip("the machine is busy: importing torch alone takes over 1.8 s")
+    import_time = time.perf_counter() - start  # 1.1 to 1.3 s on two idle cores, more where others use them
     Image.open(PHOTO).crop((0, 0, 64, 64)).save(tmp_path / "t.png")
     taken = []
     for index in range(3):
         start = time.perf_counter()
         assert upscale(tmp_path / "t.png", "-o", tmp_path / f"o{index}.png", "-m", model).returncode == 0
         taken.append(time.perf_counter() - start)
-    assert min(taken) < 3
+    assert min(taken) < 3 * max(1.0, import_time / 1.3)
