@@ -16,7 +16,7 @@ from triton.runtime.errors import OutOfResources
 from enlcn.models.attention import ENLCA
 from enlcn.ops.enlca import can_run, enlca, launch, naive, triton_forward
 from enlcn.ops.enlca.launch import Sizes, Tiling
-from enlcn.ops.enlca.library import enlca_operator
+from enlcn.ops.enlca.operators import enlca_operator
 from enlcn.ops.projection import draw_projection
 
 DEVICE = "cpu" if INTERPRETED else "cuda"

@@ -90,7 +90,7 @@ def _suits(device: torch.device) -> bool:
 
 
 def _by_kernels(x: Tensor, weights: Weights, amplification: float, feature_eps: float, res_scale: float) -> Tensor:
-    from enlcn.ops.enlca.library import enlca_operator, forward
+    from enlcn.ops.enlca.operators import enlca_operator, forward
 
     numbers = (amplification, feature_eps, res_scale)
     needs_gradient = torch.is_grad_enabled() and any(t.requires_grad for t in (x, *weights))
