@@ -136,10 +136,9 @@ def test_interrupted_run_says_how_to_go_on(photos, tmp_path, model):
     process = subprocess.Popen(run, stderr=subprocess.PIPE)
     while not list((tmp_path / "out").rglob("p*.png")) and process.poll() is None:
         time.sleep(0.02)
-    process.send_signal(signal.SIGINT)
+    # Handled as Ctrl-C is; that signal itself is ignored by whatever a shell starts in the background.
+    process.send_signal(signal.SIGTERM)
     _, errors = process.communicate(timeout=60)
-    if process.returncode == 0:
-        pytest.skip("it was done before the signal came")
     assert process.returncode == 130
     assert b"run it again with --skip-existing" in errors
     assert json.loads((tmp_path / "r.json").read_text())[0]["status"] == "done"
