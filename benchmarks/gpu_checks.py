@@ -11,8 +11,12 @@ from gpu_timing import Result, attempt, relative_error
 from torch import Tensor
 
 from enlcn.models.attention import ENLCA
+from enlcn.ops.contrastive import Contrast, ranked_terms
+from enlcn.ops.contrastive.by_top_k import ranked_terms as top_k_terms
 from enlcn.ops.enlca import enlca, naive
 from enlcn.ops.epilogues import bias_relu_, bias_residual_, bias_shuffle
+from enlcn.ops.narrow_convolution import naive as naive_convolution
+from enlcn.ops.narrow_convolution import narrow_conv3x3
 from enlcn.ops.projection import draw_projection
 
 # |error| / |value| of the output, and of each gradient (differences, so less exact). tf32 lands near 3e-4, bfloat16
@@ -66,12 +70,14 @@ def poisoned_memory() -> Iterator[None]:
 
 
 def check_all(device: torch.device, *, tiny: bool) -> list[Result]:
-    """Values and gradients, determinism, torch.compile, epilogues. Each entry has ok."""
+    """Values and gradients, determinism, torch.compile, epilogues, L_cl, narrow convolution. Each entry has ok."""
     cases = TINY if tiny else FULL
     results = [attempt(f"check {case.label}", partial(check, case, device)) for case in cases]
     results.append(attempt("check bit-equal runs", lambda: check_determinism(device, tiny)))
     results.append(attempt("check torch.compile fullgraph", lambda: check_compiled(device, tiny)))
     results.append(attempt("check epilogues", lambda: check_epilogues(device)))
+    results += [attempt(f"check L_cl, rows of {n}", partial(check_contrast, n, device)) for n in (784, 2304)]
+    results.append(attempt("check narrow convolution", lambda: check_narrow_convolution(device)))
     return results
 
 
@@ -147,3 +153,29 @@ def check_epilogues(device: torch.device) -> Result:
         "shuffle": relative_error(bias_shuffle(y, bias, 2), bias_shuffle(y.double(), bias.double(), 2)),
     }
     return {"ok": all(error < 1e-2 for error in errors.values()), **errors}
+
+
+def check_contrast(num_positions: int, device: torch.device) -> Result:
+    """The ranking kernel's terms and gradient against top-k in float64."""
+    rows = torch.randn(2, 12, num_positions, device=device)
+    count, start = Contrast().ranks(num_positions)
+    terms = {"margin": 3.0, "hinge": True, "floor": 0.0, "slope": 1.0}
+    gradient, exact_gradient = rows.clone(), rows.double()
+    value = ranked_terms(gradient)(gradient, count, start, **terms, gradient=gradient)
+    exact = top_k_terms(exact_gradient, count, start, **terms, gradient=exact_gradient)  # type: ignore[arg-type]
+    errors = {"terms": relative_error(value, exact), "d T": relative_error(gradient, exact_gradient)}
+    return {"ok": all(error < 1e-4 for error in errors.values()), **errors}
+
+
+def check_narrow_convolution(device: torch.device) -> Result:
+    """256 channels to 3 in bfloat16 with float32 results, against float64 with the same operands."""
+    x = torch.randn(2, 256, 13, 17, device=device).bfloat16().contiguous(memory_format=torch.channels_last)
+    weight = (torch.randn(3, 256, 3, 3, device=device) / 48).bfloat16().float()
+    gradient = torch.randn(2, 3, 13, 17, device=device).bfloat16().float()
+    ours = [t.requires_grad_() for t in (x, weight)]
+    exact = [t.detach().double().requires_grad_() for t in ours]
+    out, exact_out = narrow_conv3x3(*ours), naive_convolution(*exact)
+    found = [out, *torch.autograd.grad(out, ours, gradient)]
+    wanted = [exact_out, *torch.autograd.grad(exact_out, exact, gradient.double())]
+    errors = {name: relative_error(a, b) for name, a, b in zip(("out", "d x", "d weight"), found, wanted, strict=True)}
+    return {"ok": errors["out"] < 1e-4 and errors["d x"] < 5e-3 and errors["d weight"] < 1e-4, **errors}

@@ -35,8 +35,6 @@ from enlcn.train.step import TrainStep, set_up_backends
 
 CONTRASTIVE_WEIGHT = 1e-3
 BACKWARD_FACTOR = 3  # forward, and twice as much backward
-EAGER = EngineConfig(compile="off", cuda_graph="off")
-COMPILED = EngineConfig(compile="on", cuda_graph="off")
 CAPTURED = EngineConfig(compile="on", cuda_graph="on")
 
 
@@ -96,10 +94,8 @@ def workloads(tiny: bool) -> dict[str, Workload]:
 
 VARIANTS = {
     "paper": [
-        Variant("eager", EAGER),
-        Variant("compiled", COMPILED),
         Variant("compiled + graph", CAPTURED),
-        Variant("compiled + graph, plain attention", CAPTURED, backend="naive"),
+        Variant("compiled + graph, attention by kernels", CAPTURED, backend="triton"),
         Variant("compiled + graph, L_cl on 64 rows", CAPTURED, num_rows=64),
     ],
     "paper data": [
@@ -194,10 +190,11 @@ def shared_network(work: Workload, backend: str, device: torch.device) -> SRNetw
 
 
 def measurements(
-    works: dict[str, Workload], images: PackedImages, device: torch.device, deadline: float
+    groups: list[str], works: dict[str, Workload], images: PackedImages, device: torch.device, deadline: float
 ) -> Iterator[dict[str, object]]:
     """One row for each variant; one that fails says why and does not keep the others from running."""
-    for name, variants in VARIANTS.items():
+    for name in groups:
+        variants = VARIANTS[name]
         work = works[name.split()[0]]
         sampling = Sampling(work.config.data.crop, work.config.data.batch_size)
         source = open_patches(images, sampling, device)
@@ -271,6 +268,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="JSON file for the results")
     parser.add_argument("--data", type=Path, help="images, as for `enlcn train`")
     parser.add_argument("--device", default="auto")
+    parser.add_argument("--groups", default=",".join(VARIANTS), help=f"any of {', '.join(VARIANTS)}")
     parser.add_argument("--tiny", action="store_true", help="small networks and few steps, to try every branch")
     parser.add_argument("--minutes", type=float, default=5.5, help="start no measurement after this")
     options = parser.parse_args()
@@ -285,7 +283,7 @@ def main() -> None:
     print(f"{name}, torch {torch.__version__}, {len(images.names)} images of {images.hr.shape[0] / 1e6:.0f} megapixels")
     report: dict[str, object] = {"device": name, "torch": torch.__version__, "tiny": options.tiny}
     rows: list[dict[str, object]] = []
-    for row in measurements(workloads(options.tiny), images, device, deadline):
+    for row in measurements(options.groups.split(","), workloads(options.tiny), images, device, deadline):
         rows.append(row)
         print_row(row)
         # After every row: a run that is cut off leaves what it has.

@@ -21,6 +21,7 @@ from enlcn.ops.projection import draw_projection
 
 Pair = tuple[Tensor, Tensor]
 BACKENDS = ("auto", *PLAIN_BACKENDS, "triton")
+_FEW_POSITIONS = 1024
 
 
 def require(condition: bool, message: str) -> None:
@@ -167,9 +168,14 @@ class ENLCA(Attention):
 
     def uses_kernels(self, x: Tensor) -> bool:
         """Whether `ops.enlca` computes the module for this input. Features that need rescaling it leaves alone."""
-        if self.stable:
+        if self.stable or (self.backend == "auto" and self._compiles_better(x)):
             return False
         return self.backend == "triton" or (self.backend == "auto" and can_run(x, self.projection))
+
+    @staticmethod
+    def _compiles_better(x: Tensor) -> bool:
+        """Whether torch.compile's own kernels train faster: they do where features are few enough to stay in cache."""
+        return torch.compiler.is_compiling() and torch.is_grad_enabled() and x.shape[-2] * x.shape[-1] <= _FEW_POSITIONS
 
     @property
     def fallback(self) -> str:

@@ -3,8 +3,10 @@
 Axes: B batch, C channels, H rows, W columns, s scale.
 """
 
+import torch
 from torch import Tensor, nn
 
+from enlcn.ops.narrow_convolution import narrow_conv3x3, suits
 from enlcn.ops.precision import no_autocast
 
 
@@ -16,6 +18,8 @@ def conv3x3(channels_in: int, channels_out: int) -> nn.Conv2d:
 class ResidualBlock(nn.Module):
     """x + res_scale * conv(relu(conv(x))). (B, C, H, W) -> (B, C, H, W)."""
 
+    halo = 2  # how far it sees
+
     def __init__(self, channels: int, *, res_scale: float):
         super().__init__()
         self.conv1 = conv3x3(channels, channels)
@@ -25,6 +29,35 @@ class ResidualBlock(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """(B, C, H, W) -> (B, C, H, W)."""
         return x + self.res_scale * self.conv2(self.conv1(x).relu())
+
+
+class PartialBlock(nn.Module):
+    """A residual block with a large kernel in its middle, over a quarter of the channels. (B, C, H, W) -> the same.
+
+    y = relu(conv(x)); y_1 += large(y_1), y_1 the first C/4 channels; x + res_scale * conv(y). As many channels see far
+    as it takes, for a sixteenth of what a dense large kernel would cost.
+    """
+
+    large_kernel = 9
+    halo = 2 + large_kernel // 2
+
+    def __init__(self, channels: int, *, res_scale: float):
+        super().__init__()
+        self.num_far = max(1, channels // 4)
+        self.conv1 = conv3x3(channels, channels)
+        self.large = nn.Conv2d(self.num_far, self.num_far, self.large_kernel, padding=self.large_kernel // 2)
+        self.conv2 = conv3x3(channels, channels)
+        self.res_scale = res_scale
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, C, H, W) -> (B, C, H, W)."""
+        near = self.conv1(x).relu()
+        far = near[:, : self.num_far]
+        mixed = torch.cat([far + self.large(far), near[:, self.num_far :]], dim=1)
+        return x + self.res_scale * self.conv2(mixed)
+
+
+BLOCKS: dict[str, type[ResidualBlock] | type[PartialBlock]] = {"residual": ResidualBlock, "partial": PartialBlock}
 
 
 class Upsampler(nn.Sequential):
@@ -39,11 +72,21 @@ class Upsampler(nn.Sequential):
         """(B, C, H, W) -> (B, 3, sH, sW), in float32 (float64 for float64 weights)."""
         for index, step in enumerate(self):
             if index == self.to_rgb:
-                with no_autocast(x.device):
-                    x = step(x.to(step.weight.dtype))  # type: ignore[arg-type]
+                assert isinstance(step, nn.Conv2d)
+                x = _to_float32(x, step)
             else:
                 x = step(x)
         return x
+
+
+def _to_float32(x: Tensor, convolution: nn.Conv2d) -> Tensor:
+    """`convolution`, computed and answered in at least float32. (B, C, H, W) -> (B, O, H, W)."""
+    if suits(x, convolution.weight):
+        assert convolution.bias is not None
+        return narrow_conv3x3(x, convolution.weight) + convolution.bias.view(1, -1, 1, 1)
+    with no_autocast(x.device):
+        out: Tensor = convolution(x.to(convolution.weight.dtype))
+    return out
 
 
 class StepwiseUpsampler(Upsampler):

@@ -18,7 +18,7 @@ from torch.nn.functional import conv2d, pad
 
 from enlcn.models.attention import Attention
 from enlcn.models.backbone import SRNetwork, Stage
-from enlcn.models.blocks import ResidualBlock
+from enlcn.models.blocks import PartialBlock, ResidualBlock
 from enlcn.ops.epilogues import bias_relu_, bias_residual_, bias_shuffle, shuffled_channels
 
 # Tensor cores take channels in groups of eight; RGB is filled up with zeros.
@@ -26,6 +26,8 @@ _GROUP = 8
 # Above this many pixels launches cost nothing beside the work, and a graph would hold gigabytes.
 _GRAPH_PIXELS = 1 << 20
 _MAX_GRAPHS = 4
+# Up to so many pixels cuDNN times its algorithms before a graph is recorded; above, that takes minutes for nothing.
+_TIMED_PIXELS = 1 << 18
 _WARM_UPS = 3
 
 
@@ -54,7 +56,7 @@ class FastNetwork:
         fused_relu: bool = True,
     ):
         self.dtype = dtype
-        self.scale = network.config.scale
+        self.config = network.config
         self.device = network.rgb_mean.device
         self.fused_relu = fused_relu and self.device.type == "cuda"
         self._mean = network.rgb_mean.detach().to(torch.promote_types(dtype, torch.float32))
@@ -76,7 +78,22 @@ class FastNetwork:
         with self._lock, torch.cuda.device_of(self._mean):  # a graph has one set of buffers
             return self._replay(lr)
 
+    @torch.no_grad()
+    def features(self, lr: Tensor) -> Tensor:
+        """All but the upsampler, as `SRNetwork.features`. (B, 3, H, W) -> (B, C, H, W)."""
+        with torch.cuda.device_of(self._mean):  # Triton launches on the current device
+            return self._features(lr.to(self.device))
+
+    @torch.no_grad()
+    def reconstruct(self, features: Tensor) -> Tensor:
+        """(B, C, H, W) -> sr (B, 3, sH, sW), not clamped, in float32 (float64 for that dtype)."""
+        with torch.cuda.device_of(self._mean):
+            return self._reconstruct(features)
+
     def _compute(self, lr: Tensor) -> Tensor:
+        return self._reconstruct(self._features(lr))
+
+    def _features(self, lr: Tensor) -> Tensor:
         centred = (lr.to(self._mean.dtype) - self._mean).to(self.dtype)
         centred = pad(centred, (0, 0, 0, 0, 0, _GROUP - centred.shape[1])).contiguous(memory_format=torch.channels_last)
         shallow = self._head.with_bias(centred)
@@ -84,10 +101,15 @@ class FastNetwork:
         for attention, blocks in self._stages:
             if attention is not None:
                 x = attention(x)
-            for first, second in blocks:
-                inner = first.with_bias_relu(x, fused=self.fused_relu)
-                x = second.with_residual(inner, x)
-        x = self._body_end.with_residual(x, shallow)
+            for block in blocks:
+                inner = block.first.with_bias_relu(x, fused=self.fused_relu)
+                if block.large is not None:
+                    far = inner[:, : block.large.weight.shape[0]]
+                    far += block.large.with_bias(far)
+                x = block.second.with_residual(inner, x)
+        return self._body_end.with_residual(x, shallow)
+
+    def _reconstruct(self, x: Tensor) -> Tensor:
         for convolution, factor in self._upsampler:
             x = convolution.with_shuffle(x, factor) if factor > 1 else convolution.with_bias(x)
         # In bfloat16 a pixel near 1 would be half a grey level off; around 0 it is finer.
@@ -113,7 +135,7 @@ class FastNetwork:
     def _capture(self, lr: Tensor) -> "_Captured":
         static = torch.empty(lr.shape, dtype=self._mean.dtype, device=self.device).copy_(lr)
         before = torch.backends.cudnn.benchmark
-        torch.backends.cudnn.benchmark = True  # each shape's convolutions are timed once, here
+        torch.backends.cudnn.benchmark = lr.shape[0] * lr.shape[2] * lr.shape[3] <= _TIMED_PIXELS
         try:
             stream = torch.cuda.Stream(self.device)
             stream.wait_stream(torch.cuda.current_stream(self.device))
@@ -130,7 +152,13 @@ class FastNetwork:
         return _Captured(graph, static, sr, torch.cuda.Event())
 
     def _folded(
-        self, convolution: nn.Module, *, scale: float = 1.0, pad_inputs: bool = False, shuffle: int = 1
+        self,
+        convolution: nn.Module,
+        *,
+        scale: float = 1.0,
+        pad_inputs: bool = False,
+        pad_outputs: bool = True,
+        shuffle: int = 1,
     ) -> "_Convolution":
         assert isinstance(convolution, nn.Conv2d)
         assert convolution.bias is not None
@@ -138,7 +166,7 @@ class FastNetwork:
         if shuffle > 1:
             weight, bias = shuffled_channels(weight, shuffle), shuffled_channels(bias, shuffle)
         missing_in = _GROUP - weight.shape[1] if pad_inputs else 0
-        missing_out = max(0, _GROUP - weight.shape[0])
+        missing_out = max(0, _GROUP - weight.shape[0]) if pad_outputs else 0
         weight = pad(weight, (0, 0, 0, 0, 0, missing_in, 0, missing_out))
         weight = weight.to(self.dtype).contiguous(memory_format=torch.channels_last)
         return _Convolution(weight, pad(bias, (0, missing_out)).to(self.dtype))
@@ -146,8 +174,10 @@ class FastNetwork:
     def _folded_stage(self, stage: Stage) -> "_Stage":
         blocks = []
         for block in stage.blocks:
-            assert isinstance(block, ResidualBlock)
-            blocks.append((self._folded(block.conv1), self._folded(block.conv2, scale=block.res_scale)))
+            assert isinstance(block, ResidualBlock | PartialBlock)
+            large = self._folded(block.large, pad_outputs=False) if isinstance(block, PartialBlock) else None
+            first, second = self._folded(block.conv1), self._folded(block.conv2, scale=block.res_scale)
+            blocks.append(_Block(first, large, second))
         if stage.attention is None:
             return None, blocks
         attention = copy.deepcopy(stage.attention).eval().requires_grad_(False).to(self.dtype)
@@ -167,13 +197,13 @@ class FastNetwork:
 
 @dataclass(frozen=True)
 class _Convolution:
-    """A 3x3 convolution whose bias is left to what follows."""
+    """A convolution that keeps the size, its bias left to what follows."""
 
     weight: Tensor
     bias: Tensor
 
     def with_bias(self, x: Tensor) -> Tensor:
-        return conv2d(x, self.weight, self.bias, padding=1)
+        return conv2d(x, self.weight, self.bias, padding=self.weight.shape[-1] // 2)
 
     def with_bias_relu(self, x: Tensor, *, fused: bool) -> Tensor:
         if fused:
@@ -188,6 +218,15 @@ class _Convolution:
 
 
 @dataclass(frozen=True)
+class _Block:
+    """A residual block's convolutions; `large` is a partial block's."""
+
+    first: _Convolution
+    large: _Convolution | None
+    second: _Convolution
+
+
+@dataclass(frozen=True)
 class _Captured:
     """A graph, the buffers it reads and writes, and when they are free again."""
 
@@ -197,4 +236,4 @@ class _Captured:
     free: torch.cuda.Event
 
 
-_Stage = tuple[Attention | None, list[tuple[_Convolution, _Convolution]]]
+_Stage = tuple[Attention | None, list[_Block]]

@@ -22,7 +22,6 @@ from enlcn.upscaling.planes import Plane
 from enlcn.upscaling.tiling import Tile, count_tiles, tiles
 
 HEAD_HALO = 1
-BLOCK_HALO = 2
 BODY_END_HALO = 1
 # A 3x3 at each resolution, rounded up to whole LR pixels.
 UPSAMPLER_HALO = {"direct": 1, "stepwise": 2}
@@ -104,7 +103,7 @@ def stream(
     for index, stage in enumerate(stages[:-1]):
         assert features is not None, "more than one stage needs a plane between them"
         following = _new_state(stages[index + 1])
-        halo = BLOCK_HALO * len(stage.blocks)
+        halo = stage.halo
         plane = InPlace(features, halo)
         for tile in pass_over.tiles():
             x = pass_over.shallow(tile, halo) if index == 0 else pass_over.to_tensor(plane.read(tile))
@@ -124,7 +123,7 @@ def _last_pass(
 ) -> None:
     network = pass_over.network
     scale = network.config.scale
-    halo = BLOCK_HALO * len(stage.blocks) + BODY_END_HALO + UPSAMPLER_HALO[network.config.upsampler]
+    halo = stage.halo + BODY_END_HALO + UPSAMPLER_HALO[network.config.upsampler]
     for tile in pass_over.tiles():
         grown = tile.grown(halo)
         if len(network.stages) > 1:

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from enlcn.models.backbone import SRNetwork
+from enlcn.models.fast import FastNetwork
 from enlcn.upscaling.streaming import UPSAMPLER_HALO, EmitSR, Progress
 from enlcn.upscaling.tiling import Tile
 
@@ -12,7 +13,9 @@ STRIP_PIXELS = 1 << 14
 
 
 @torch.inference_mode()
-def upscale_whole(network: SRNetwork, lr: Tensor, emit_sr: EmitSR, *, progress: Progress | None = None) -> None:
+def upscale_whole(
+    network: SRNetwork | FastNetwork, lr: Tensor, emit_sr: EmitSR, *, progress: Progress | None = None
+) -> None:
     """Upscale an image held in memory.
 
     Args:

@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="Triton is for Linux")
-@pytest.mark.parametrize("file", ["test_triton_enlca.py", "test_triton_epilogues.py"])
+@pytest.mark.parametrize("file", ["test_triton_contrastive.py", "test_triton_enlca.py", "test_triton_epilogues.py"])
 def test_kernels_in_the_interpreter(file):
     """Triton decides when it is first imported, and other tests import it through torch.compile."""
     pytest.importorskip("triton")

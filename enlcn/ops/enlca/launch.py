@@ -71,8 +71,8 @@ def summarise_tilings(sizes: Sizes, dtype: torch.dtype) -> list[Tiling]:
     block_c = min(pad_c, 32768 // pad_m)
     warps = 8 if pad_m * block_c > 8192 else 4
     if dtype == torch.float32:
-        block_c = min(block_c, 128)
-        return [Tiling(n, block_c, warps) for n in (64, 32, 16)]
+        half = min(block_c, 128)
+        return [Tiling(32, block_c, warps), *(Tiling(n, half, warps) for n in (64, 32, 16))]
     largest = 128 if pad_m <= 128 else 64
     stages = 2 if block_c == pad_c else 1
     ladder = [Tiling(n, block_c, warps, s) for n, s in ((largest, stages), (64, stages), (64, 1), (32, 1), (16, 1))]
@@ -84,7 +84,7 @@ def apply_tilings(sizes: Sizes, dtype: torch.dtype) -> list[Tiling]:
     pad_c, _, pad_m = sizes.padded
     small_step = Tiling(16, min(pad_c, 32), 4)
     if dtype == torch.float32:
-        return [Tiling(n, min(pad_c, 64), 8) for n in (64, 32)] + [small_step]
+        return [Tiling(n, min(pad_c, 64), 8) for n in (128, 64, 32)] + [small_step]
     if pad_c <= 64 and pad_m <= 128:
         return [Tiling(64, pad_c, 4, stages=2, hold=True, per_multiprocessor=2), Tiling(32, pad_c, 4), small_step]
     if pad_m > 128:

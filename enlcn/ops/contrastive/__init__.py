@@ -10,7 +10,9 @@ from the ranks it needs, in bounded memory.
 Axes: B batch, N positions, R rows (queries looked at), D query/key width.
 """
 
-import math
+import importlib.util
+import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,10 +20,12 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from enlcn.ops.contrastive import by_top_k
 from enlcn.ops.precision import at_least_float32, no_autocast
 
 _RELEASED_COUNT, _RELEASED_START = 15, 50
 _RELEASED_EPS = 1e-6
+_TRITON_INSTALLED = importlib.util.find_spec("triton") is not None
 # T of one chunk: 64 MiB in float32. Top-k needs about four times that on the way.
 _CHUNK_SCORES = 1 << 24
 
@@ -124,21 +128,34 @@ class _RankedLoss(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, contrast: Contrast) -> Tensor:
+        count, start = contrast.ranks(k.shape[1])
+        needs_gradient = ctx.needs_input_grad[0] or ctx.needs_input_grad[1]
+        kind = _gradient_dtype(q)
         with no_autocast(q.device):
             wide_q, wide_k = at_least_float32(q), at_least_float32(k)
+            narrow_q, narrow_k = wide_q.to(kind), wide_k.to(kind)
             num_terms = q.shape[0] * q.shape[1]
             chunk = max(1, _CHUNK_SCORES // (k.shape[0] * k.shape[1]))
             loss = wide_q.new_zeros(())
-            needs_gradient = ctx.needs_input_grad[0] or ctx.needs_input_grad[1]
             gradient_q, gradient_k = torch.empty_like(wide_q), torch.zeros_like(wide_k)
             for first in range(0, q.shape[1], chunk):
                 rows = slice(first, first + chunk)
-                terms, gradient_t = _ranked_terms(wide_q[:, rows] @ wide_k.mT, contrast, needs_gradient)
+                t = wide_q[:, rows] @ wide_k.mT  # (B, R, N)
+                gradient_t = t if kind == t.dtype else torch.empty_like(t, dtype=kind)
+                terms = ranked_terms(t)(
+                    t,
+                    count,
+                    start,
+                    margin=contrast.margin,
+                    hinge=contrast.hinge,
+                    floor=_RELEASED_EPS * count if contrast.released_ranks else 0.0,
+                    slope=1 / num_terms,
+                    gradient=gradient_t if needs_gradient else None,
+                )
                 loss += terms.sum() / num_terms
-                if gradient_t is not None:
-                    gradient_t /= num_terms
-                    gradient_q[:, rows] = gradient_t @ wide_k
-                    gradient_k += gradient_t.mT @ wide_q[:, rows]
+                if needs_gradient:
+                    gradient_q[:, rows] = gradient_t @ narrow_k
+                    gradient_k += gradient_t.mT @ narrow_q[:, rows]
         if needs_gradient:
             ctx.save_for_backward(gradient_q.to(q.dtype), gradient_k.to(k.dtype))
         return loss
@@ -150,24 +167,23 @@ class _RankedLoss(torch.autograd.Function):
         return gradient_q * gradient.to(gradient_q.dtype), gradient_k * gradient.to(gradient_k.dtype), None
 
 
-def _ranked_terms(t: Tensor, contrast: Contrast, needs_gradient: bool) -> tuple[Tensor, Tensor | None]:
-    """Each query's term (B, R), and the gradient of their sum with respect to T (B, R, N)."""
-    count, start = contrast.ranks(t.shape[-1])
-    top = t.topk(start + count, dim=-1, sorted=True)
-    relevant = top.values[..., :count].logsumexp(-1, keepdim=True)
-    irrelevant = top.values[..., start:].logsumexp(-1, keepdim=True)
-    if contrast.released_ranks:  # log(mean + eps), written for sums over `count`
-        floor = torch.full((), math.log(_RELEASED_EPS * count), dtype=t.dtype, device=t.device)
-        irrelevant = torch.logaddexp(irrelevant, floor)
-    terms = irrelevant - relevant + contrast.margin  # (B, R, 1)
-    active = terms > 0 if contrast.hinge else torch.ones_like(terms, dtype=torch.bool)
-    terms = torch.where(active, terms, 0.0)
-    if not needs_gradient:
-        return terms.squeeze(-1), None
-    slopes = torch.zeros_like(top.values)
-    slopes[..., :count] -= (top.values[..., :count] - relevant).exp()
-    slopes[..., start:] += (top.values[..., start:] - irrelevant).exp()
-    return terms.squeeze(-1), torch.zeros_like(t).scatter_(-1, top.indices, slopes * active)
+def ranked_terms(t: Tensor) -> Callable[..., Tensor]:
+    """What turns T (B, R, N) into terms and its gradient: a kernel where one runs, top-k elsewhere."""
+    by_kernel = t.is_cuda or (t.device.type == "cpu" and os.environ.get("TRITON_INTERPRET") == "1")
+    if by_kernel and _TRITON_INSTALLED and t.dtype == torch.float32 and torch.version.hip is None:
+        from enlcn.ops.contrastive import triton_ranks
+
+        if t.shape[-1] <= triton_ranks.MAX_POSITIONS:
+            return triton_ranks.ranked_terms
+    return by_top_k.ranked_terms
+
+
+def _gradient_dtype(q: Tensor) -> torch.dtype:
+    """What the gradient of T is kept and multiplied in: bfloat16 where autocast would multiply so, else T's type."""
+    kind = q.device.type
+    if torch.is_autocast_enabled(kind) and torch.get_autocast_dtype(kind) == torch.bfloat16:
+        return torch.bfloat16
+    return torch.promote_types(q.dtype, torch.float32)
 
 
 def _zero(q: Tensor, k: Tensor) -> Tensor:

@@ -1,0 +1,96 @@
+"""A 3x3 convolution to few channels as one matrix product and nine shifted sums, from 16 bits to float32.
+
+Libraries are slow at three output channels and give 16-bit results for 16-bit input. Here every position is
+multiplied by all nine taps at once (a product with 9 O columns, accumulated and kept in float32), and each output adds
+up what its neighbours hold for it. `naive` is the convolution itself.
+
+Axes: B batch, C channels in, O channels out, H rows, W columns, T = 9 O taps, padded to a multiple of 8.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+from torch.nn.functional import conv2d, pad
+
+from enlcn.ops.precision import no_autocast
+
+MAX_OUTPUTS = 4
+_GROUP = 8  # columns that matrix units take at a time
+
+
+def naive(x: Tensor, weight: Tensor) -> Tensor:
+    """The convolution in the weight's precision. (B, C, H, W), (O, C, 3, 3) -> (B, O, H, W)."""
+    return conv2d(x.to(weight.dtype), weight, padding=1)
+
+
+def narrow_conv3x3(x: Tensor, weight: Tensor) -> Tensor:
+    """As `naive`, with the operands in x's 16 bits and sums and results in float32.
+
+    Args:
+        x: (B, C, H, W) in 16 bits; channels_last saves a copy.
+        weight: (O, C, 3, 3), O up to 4.
+
+    Returns:
+        (B, O, H, W), float32.
+    """
+    with no_autocast(x.device):
+        out: Tensor = _NarrowConvolution.apply(x, weight)
+    return out
+
+
+def suits(x: Tensor, weight: Tensor) -> bool:
+    """Whether `narrow_conv3x3` is the faster way."""
+    return x.is_cuda and x.dtype in (torch.bfloat16, torch.float16) and weight.shape[0] <= MAX_OUTPUTS
+
+
+class _NarrowConvolution(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:
+        batch, channels, height, width = x.shape
+        outputs = weight.shape[0]
+        num_taps = 9 * outputs
+        taps = weight.permute(1, 2, 3, 0).reshape(channels, num_taps)  # (C, T)
+        taps = pad(taps, (0, -num_taps % _GROUP)).to(x.dtype)
+        held = _product(_rows(x), taps).view(batch, height, width, -1)
+        held = pad(held, (0, 0, 1, 1, 1, 1))
+        out = sum(
+            held[:, tap // 3 : tap // 3 + height, tap % 3 : tap % 3 + width, tap * outputs : (tap + 1) * outputs]
+            for tap in range(9)
+        )
+        assert isinstance(out, Tensor)
+        ctx.save_for_backward(x, taps)
+        ctx.weight_dtype, ctx.outputs = weight.dtype, outputs
+        return out.permute(0, 3, 1, 2)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor]:
+        x, taps = ctx.saved_tensors
+        batch, channels, height, width = x.shape
+        outputs = ctx.outputs
+        around = pad(gradient.permute(0, 2, 3, 1).to(x.dtype), (0, 0, 1, 1, 1, 1))
+        shifted = [
+            around[:, 2 - tap // 3 : 2 - tap // 3 + height, 2 - tap % 3 : 2 - tap % 3 + width] for tap in range(9)
+        ]
+        missing = taps.shape[1] - 9 * outputs
+        if missing:
+            shifted.append(around.new_zeros(batch, height, width, missing))
+        held = torch.cat(shifted, dim=-1).view(-1, taps.shape[1])  # (B H W, T)
+        dx = (held @ taps.mT).view(batch, height, width, channels).permute(0, 3, 1, 2)
+        dtaps = _product(held.mT, _rows(x))[: 9 * outputs]  # (T, C)
+        dweight = dtaps.view(3, 3, outputs, channels).permute(2, 3, 0, 1)
+        return dx, dweight.to(ctx.weight_dtype)
+
+
+def _rows(x: Tensor) -> Tensor:
+    """(B, C, H, W) -> (B H W, C)."""
+    return x.permute(0, 2, 3, 1).reshape(-1, x.shape[1])
+
+
+def _product(a: Tensor, b: Tensor) -> Tensor:
+    """A product of 16-bit matrices in float32."""
+    if a.is_cuda:
+        return torch.mm(a, b, out_dtype=torch.float32)
+    return a.float() @ b.float()
