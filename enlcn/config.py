@@ -7,7 +7,6 @@ from enlcn.errors import UserError
 
 ATTENTION_KINDS = ("none", "enlca", "nla", "nlsa", "cca")
 PROJECTION_KINDS = ("orthogonal", "iid")
-BLOCKS = ("residual", "partial")
 UPSAMPLERS = ("stepwise", "direct")
 SCALES = (2, 3, 4)
 
@@ -67,7 +66,6 @@ class ModelConfig:
         attention_after: an attention stands after so many blocks; 0 is before the first.
         attention: what stands there.
         res_scale: residual blocks give x + res_scale * f(x).
-        block: "residual" (EDSR's two 3x3) or "partial" (a large kernel over a quarter of the channels between them).
         upsampler: "stepwise" (EDSR: a 3x3 and a pixel shuffle per doubling, then a 3x3 to RGB) or "direct"
             (one 3x3 and one pixel shuffle; light networks).
         rgb_mean: subtracted before and added after.
@@ -79,13 +77,11 @@ class ModelConfig:
     attention_after: tuple[int, ...] = (0, 8, 16, 24, 32)
     attention: AttentionConfig = field(default_factory=AttentionConfig)
     res_scale: float = 0.1
-    block: str = "residual"
     upsampler: str = "stepwise"
     rgb_mean: tuple[float, float, float] = (0.4488, 0.4371, 0.4040)
 
     def __post_init__(self) -> None:
         _require_choice("scale", self.scale, SCALES)
-        _require_choice("block", self.block, BLOCKS)
         _require_choice("upsampler", self.upsampler, UPSAMPLERS)
         _require(self.channels >= 1 and self.num_blocks >= 0, "channels and num_blocks must be positive")
         _require(

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import normalize
+from torch.nn.functional import conv2d, normalize
 
 from enlcn.errors import UserError
 from enlcn.ops.enlca import can_run, enlca
@@ -71,8 +71,13 @@ class Attention(nn.Module, ABC):
         return x + self.res_scale * self.mix(q, k, x).to(x.dtype), (q, k)
 
     def queries_keys(self, x: Tensor) -> Pair:
-        """Queries and keys, (B, N, D) each, in float32."""
-        return self.amplify(self.query(x)), self.amplify(self.key(x))
+        """Queries and keys, (B, N, D) each, in float32, by one projection: x is read once."""
+        assert self.query.bias is not None
+        assert self.key.bias is not None
+        weight = torch.cat([self.query.weight, self.key.weight])
+        projected = conv2d(x, weight, torch.cat([self.query.bias, self.key.bias]))
+        q, k = projected.split(self.query_width, dim=1)
+        return self.amplify(q), self.amplify(k)
 
     def amplify(self, projected: Tensor) -> Tensor:
         """(B, D, H, W) -> (B, N, D), each position scaled to length sqrt(k) (Eq. 3)."""

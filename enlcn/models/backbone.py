@@ -3,7 +3,7 @@
 Axes: B batch, C channels, H rows, W columns, s scale.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Any
 
@@ -15,18 +15,18 @@ from enlcn.config import AttentionConfig, ModelConfig
 from enlcn.errors import UserError
 from enlcn.hub_methods import HubMethods
 from enlcn.models.attention import ENLCA, Attention, Pair
-from enlcn.models.blocks import BLOCKS, UPSAMPLERS, conv3x3
+from enlcn.models.blocks import UPSAMPLERS, ResidualBlock, conv3x3
 from enlcn.models.rivals import CCA, NLA, NLSA
 
 
 class Stage(nn.Module):
     """At most one attention, then residual blocks: all that lies between two moments of global exchange."""
 
-    def __init__(self, attention: Attention | None, blocks: Sequence[nn.Module], *, halo: int):
+    def __init__(self, attention: Attention | None, blocks: list[ResidualBlock]):
         super().__init__()
         self.attention = attention
         self.blocks = nn.Sequential(*blocks)
-        self.halo = halo  # how far the blocks see
+        self.halo = ResidualBlock.halo * len(blocks)  # how far the blocks see
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, C, H, W) -> (B, C, H, W)."""
@@ -99,12 +99,10 @@ class SRNetwork(nn.Module, HubMethods):
 
 
 def _build_stages(config: ModelConfig) -> list[Stage]:
-    block = BLOCKS[config.block]
     return [
         Stage(
             build_attention(config.attention, config.channels) if has_attention else None,
-            [block(config.channels, res_scale=config.res_scale) for _ in range(num_blocks)],
-            halo=block.halo * num_blocks,
+            [ResidualBlock(config.channels, res_scale=config.res_scale) for _ in range(num_blocks)],
         )
         for has_attention, num_blocks in config.stages
     ]

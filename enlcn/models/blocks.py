@@ -3,7 +3,6 @@
 Axes: B batch, C channels, H rows, W columns, s scale.
 """
 
-import torch
 from torch import Tensor, nn
 
 from enlcn.ops.narrow_convolution import narrow_conv3x3, suits
@@ -29,35 +28,6 @@ class ResidualBlock(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """(B, C, H, W) -> (B, C, H, W)."""
         return x + self.res_scale * self.conv2(self.conv1(x).relu())
-
-
-class PartialBlock(nn.Module):
-    """A residual block with a large kernel in its middle, over a quarter of the channels. (B, C, H, W) -> the same.
-
-    y = relu(conv(x)); y_1 += large(y_1), y_1 the first C/4 channels; x + res_scale * conv(y). As many channels see far
-    as it takes, for a sixteenth of what a dense large kernel would cost.
-    """
-
-    large_kernel = 9
-    halo = 2 + large_kernel // 2
-
-    def __init__(self, channels: int, *, res_scale: float):
-        super().__init__()
-        self.num_far = max(1, channels // 4)
-        self.conv1 = conv3x3(channels, channels)
-        self.large = nn.Conv2d(self.num_far, self.num_far, self.large_kernel, padding=self.large_kernel // 2)
-        self.conv2 = conv3x3(channels, channels)
-        self.res_scale = res_scale
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(B, C, H, W) -> (B, C, H, W)."""
-        near = self.conv1(x).relu()
-        far = near[:, : self.num_far]
-        mixed = torch.cat([far + self.large(far), near[:, self.num_far :]], dim=1)
-        return x + self.res_scale * self.conv2(mixed)
-
-
-BLOCKS: dict[str, type[ResidualBlock] | type[PartialBlock]] = {"residual": ResidualBlock, "partial": PartialBlock}
 
 
 class Upsampler(nn.Sequential):

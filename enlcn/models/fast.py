@@ -18,7 +18,7 @@ from torch.nn.functional import conv2d, pad
 
 from enlcn.models.attention import Attention
 from enlcn.models.backbone import SRNetwork, Stage
-from enlcn.models.blocks import PartialBlock, ResidualBlock
+from enlcn.models.blocks import ResidualBlock
 from enlcn.ops.epilogues import bias_relu_, bias_residual_, bias_shuffle, shuffled_channels
 
 # Tensor cores take channels in groups of eight; RGB is filled up with zeros.
@@ -101,12 +101,9 @@ class FastNetwork:
         for attention, blocks in self._stages:
             if attention is not None:
                 x = attention(x)
-            for block in blocks:
-                inner = block.first.with_bias_relu(x, fused=self.fused_relu)
-                if block.large is not None:
-                    far = inner[:, : block.large.weight.shape[0]]
-                    far += block.large.with_bias(far)
-                x = block.second.with_residual(inner, x)
+            for first, second in blocks:
+                inner = first.with_bias_relu(x, fused=self.fused_relu)
+                x = second.with_residual(inner, x)
         return self._body_end.with_residual(x, shallow)
 
     def _reconstruct(self, x: Tensor) -> Tensor:
@@ -152,13 +149,7 @@ class FastNetwork:
         return _Captured(graph, static, sr, torch.cuda.Event())
 
     def _folded(
-        self,
-        convolution: nn.Module,
-        *,
-        scale: float = 1.0,
-        pad_inputs: bool = False,
-        pad_outputs: bool = True,
-        shuffle: int = 1,
+        self, convolution: nn.Module, *, scale: float = 1.0, pad_inputs: bool = False, shuffle: int = 1
     ) -> "_Convolution":
         assert isinstance(convolution, nn.Conv2d)
         assert convolution.bias is not None
@@ -166,7 +157,7 @@ class FastNetwork:
         if shuffle > 1:
             weight, bias = shuffled_channels(weight, shuffle), shuffled_channels(bias, shuffle)
         missing_in = _GROUP - weight.shape[1] if pad_inputs else 0
-        missing_out = max(0, _GROUP - weight.shape[0]) if pad_outputs else 0
+        missing_out = max(0, _GROUP - weight.shape[0])
         weight = pad(weight, (0, 0, 0, 0, 0, missing_in, 0, missing_out))
         weight = weight.to(self.dtype).contiguous(memory_format=torch.channels_last)
         return _Convolution(weight, pad(bias, (0, missing_out)).to(self.dtype))
@@ -174,10 +165,8 @@ class FastNetwork:
     def _folded_stage(self, stage: Stage) -> "_Stage":
         blocks = []
         for block in stage.blocks:
-            assert isinstance(block, ResidualBlock | PartialBlock)
-            large = self._folded(block.large, pad_outputs=False) if isinstance(block, PartialBlock) else None
-            first, second = self._folded(block.conv1), self._folded(block.conv2, scale=block.res_scale)
-            blocks.append(_Block(first, large, second))
+            assert isinstance(block, ResidualBlock)
+            blocks.append((self._folded(block.conv1), self._folded(block.conv2, scale=block.res_scale)))
         if stage.attention is None:
             return None, blocks
         attention = copy.deepcopy(stage.attention).eval().requires_grad_(False).to(self.dtype)
@@ -197,13 +186,13 @@ class FastNetwork:
 
 @dataclass(frozen=True)
 class _Convolution:
-    """A convolution that keeps the size, its bias left to what follows."""
+    """A 3x3 convolution whose bias is left to what follows."""
 
     weight: Tensor
     bias: Tensor
 
     def with_bias(self, x: Tensor) -> Tensor:
-        return conv2d(x, self.weight, self.bias, padding=self.weight.shape[-1] // 2)
+        return conv2d(x, self.weight, self.bias, padding=1)
 
     def with_bias_relu(self, x: Tensor, *, fused: bool) -> Tensor:
         if fused:
@@ -218,15 +207,6 @@ class _Convolution:
 
 
 @dataclass(frozen=True)
-class _Block:
-    """A residual block's convolutions; `large` is a partial block's."""
-
-    first: _Convolution
-    large: _Convolution | None
-    second: _Convolution
-
-
-@dataclass(frozen=True)
 class _Captured:
     """A graph, the buffers it reads and writes, and when they are free again."""
 
@@ -236,4 +216,4 @@ class _Captured:
     free: torch.cuda.Event
 
 
-_Stage = tuple[Attention | None, list[_Block]]
+_Stage = tuple[Attention | None, list[tuple[_Convolution, _Convolution]]]

@@ -8,7 +8,7 @@ import torch
 
 from enlcn.config import ModelConfig
 from enlcn.errors import UserError
-from enlcn.models.blocks import BLOCKS
+from enlcn.models.blocks import ResidualBlock
 
 DEFAULT_SHARE = 0.6
 SMALLEST_LIMIT = 512 * 2**20  # the libraries alone take half of it
@@ -62,7 +62,7 @@ def whole_image_bytes(config: ModelConfig, height: int, width: int) -> int:
 
 def tile_bytes(config: ModelConfig, side: int) -> int:
     """Peak of streaming with tiles of that side, beyond its planes and the libraries themselves."""
-    halo = BLOCKS[config.block].halo * max(num_blocks for _, num_blocks in config.stages) + 4
+    halo = ResidualBlock.halo * max(num_blocks for _, num_blocks in config.stages) + 4
     # EDSR's upsampler holds s² C numbers a pixel twice over, and what it reads.
     upsampler = {"stepwise": (8 + 2 * config.scale**2) * config.channels, "direct": 12 * config.channels + 600}
     floats = max(12 * config.channels, upsampler[config.upsampler])

@@ -22,15 +22,6 @@ def test_is_the_network(name, upsampler, scale):
         assert torch.allclose(FastNetwork(network, torch.float64)(lr), network(lr), rtol=1e-6, atol=1e-7)
 
 
-@pytest.mark.parametrize("channels", [16, 64])
-def test_is_the_network_with_partial_blocks(channels):
-    config = replace(recipes.TINY, block="partial", channels=channels, num_blocks=2, attention_after=(0, 1, 2))
-    network = SRNetwork(config).double()
-    lr = torch.rand(1, 3, 9, 11, dtype=torch.float64)
-    with torch.no_grad():
-        assert torch.allclose(FastNetwork(network, torch.float64)(lr), network(lr), rtol=1e-6, atol=1e-7)
-
-
 def test_features_and_reconstruction_are_its_halves():
     network = SRNetwork(recipes.TINY).double()
     fast = FastNetwork(network, torch.float64)
