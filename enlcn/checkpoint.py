@@ -19,11 +19,12 @@ from enlcn.errors import UserError
 from enlcn.files import atomic_write
 from enlcn.models.backbone import SRNetwork
 from enlcn.models.rivals import NLSA
-from enlcn.zoo import bundled
+from enlcn.zoo import here, locate
 
 FORMAT_VERSION = "1"
 TRAINING_FORMAT = "enlcn-training"  # in training checkpoints, under "format"
 UNTRAINED_PREFIX = "untrained:"
+CONFIG_TENSOR = "enlcn_config"  # the config as bytes, for programs that hand on tensors alone; metadata says the same
 _WRAPPERS = ("params_ema", "params", "state_dict", "model")
 _PT_SUFFIXES = (".pt", ".pth", ".ckpt")
 State = Mapping[str, Tensor]
@@ -48,9 +49,9 @@ def load(source: str | os.PathLike[str], *, device: str | torch.device = "cpu") 
     """Build the network that a file holds, in float32 and evaluation mode.
 
     Args:
-        source: the name of weights that come with the package, a .safetensors file of ours, the folder of a finished
-            training run, the authors' .pt, or "untrained:NAME" for fresh weights of a named network (always the same
-            ones).
+        source: the name of a shipped model (`enlcn models` lists them), a .safetensors file of ours, the folder of a
+            finished training run, the authors' .pt, an address (http, https, file, or hf:OWNER/NAME on the Hugging
+            Face Hub), or "untrained:NAME" for fresh weights of a named network (always the same ones).
         device: where to put it.
 
     Returns:
@@ -61,7 +62,7 @@ def load(source: str | os.PathLike[str], *, device: str | torch.device = "cpu") 
     name, device = os.fspath(source), _usable(device)
     if name.startswith(UNTRAINED_PREFIX):
         return _untrained(name.removeprefix(UNTRAINED_PREFIX)).to(device).eval()
-    return build(read(bundled().get(name, name))).to(device).eval()
+    return build(read(locate(name))).to(device).eval()
 
 
 def build(checkpoint: Checkpoint) -> SRNetwork:
@@ -92,10 +93,14 @@ def save(
     path = Path(path)
     if path.suffix != ".safetensors":
         raise UserError(f"{path}: weights are written as .safetensors; choose such a name")
-    metadata = {"format": "enlcn", "format_version": FORMAT_VERSION, "config": json.dumps(to_dict(network.config))}
     tensors = {key: _packed(value, dtype) for key, value in network.state_dict().items()}
     with atomic_write(path, overwrite=overwrite) as temporary:
-        save_file(tensors, temporary, metadata)
+        save_file(tensors, temporary, file_metadata(network.config))
+
+
+def file_metadata(config: ModelConfig) -> dict[str, str]:
+    """What our safetensors files say of themselves."""
+    return {"format": "enlcn", "format_version": FORMAT_VERSION, "config": json.dumps(to_dict(config))}
 
 
 def read(path: str | os.PathLike[str]) -> Checkpoint:
@@ -104,9 +109,9 @@ def read(path: str | os.PathLike[str]) -> Checkpoint:
     if path.is_dir():
         path = _model_of_run(path)
     if not path.is_file():
-        names = ", ".join(bundled()) or "none in this version"
+        names = ", ".join(here()) or "none in this version"
         raise UserError(
-            f"{path}: no such file or model; give a .safetensors or .pt file, a bundled model ({names}), "
+            f"{path}: no such file or model; give a .safetensors or .pt file, a shipped model ({names}), "
             f"or {UNTRAINED_PREFIX}NAME with one of {', '.join(recipes.NETWORKS)}"
         )
     try:
@@ -114,6 +119,8 @@ def read(path: str | os.PathLike[str]) -> Checkpoint:
             metadata, state = _read_safetensors(path)
         elif path.suffix in _PT_SUFFIXES:
             metadata, state = {}, _read_pickled(path)
+        elif path.suffix.lower() == ".onnx":
+            raise UserError("an ONNX file, which `enlcn upscale -m` runs; for anything else give the weights")
         else:
             raise UserError(f"unknown kind of file; expected .safetensors or {', '.join(_PT_SUFFIXES)}")
         if metadata.get("format") == "enlcn":
@@ -159,7 +166,7 @@ def _check(state: State, expected: Mapping[str, torch.Size]) -> None:
         if state[key].shape != shape:
             raise UserError(f"key '{key}' has shape {tuple(state[key].shape)}, expected {tuple(shape)}")
     for key in state:
-        if key not in expected and not key.endswith(".rotations"):
+        if key not in expected and key != CONFIG_TENSOR and not key.endswith(".rotations"):
             raise UserError(f"unexpected key '{key}'")
 
 

@@ -60,13 +60,14 @@ def info(
     from enlcn.checkpoint import UNTRAINED_PREFIX, read
     from enlcn.config import to_dict
     from enlcn.cost import network_flops, num_parameters
-    from enlcn.zoo import bundled
+    from enlcn.zoo import locate
 
     if model.startswith(UNTRAINED_PREFIX):
         config, layout, bytes_on_disk = recipes.network(model.removeprefix(UNTRAINED_PREFIX)), "none", None
     else:
-        checkpoint = read(bundled().get(model, model))
-        file = Path(model) / "model.safetensors" if Path(model).is_dir() else bundled().get(model, Path(model))
+        file = locate(model)
+        checkpoint = read(file)
+        file = file / "model.safetensors" if file.is_dir() else file
         config, layout, bytes_on_disk = checkpoint.config, checkpoint.layout, file.stat().st_size
     flops = network_flops(config, height, width)
     facts = {

@@ -75,6 +75,7 @@ def evaluate(
     from enlcn.evaluate.crops import CropCollector
     from enlcn.evaluate.report import check_report_folder, write_reports
     from enlcn.files import refuse_to_overwrite
+    from enlcn.zoo import fetch_remote
 
     if border not in BORDERS:
         raise UserError(f"--border is '{border}'; choose from {', '.join(BORDERS)}")
@@ -87,6 +88,7 @@ def evaluate(
     _check_images(crop_image or [], testsets)
     collector = CropCollector(Settings(scale, scale), box, tuple(crop_image or ())) if crops else None
 
+    fetch_remote(model)
     with console.progress_bar() as bar:
         task = bar.add_task("reading", total=None)
 

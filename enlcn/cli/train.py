@@ -125,8 +125,8 @@ def export_weights(
     import torch
 
     from enlcn.checkpoint import save
+    from enlcn.file_parts import split_file
     from enlcn.files import refuse_to_overwrite
-    from enlcn.train.file_parts import split_file
     from enlcn.train.snapshot import RunFolder
     from enlcn.train.warm_start import network_of
 
@@ -145,7 +145,7 @@ def join_weights(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing file.")] = False,
 ) -> None:
     """Put a split file together again, checking every part."""
-    from enlcn.train.file_parts import join_parts
+    from enlcn.file_parts import join_parts
 
     console.say(f"{join_parts(manifest, target, overwrite=overwrite)}: joined and checked")
 

@@ -6,7 +6,7 @@ import torch
 from enlcn import checkpoint
 from enlcn.errors import UserError
 from enlcn.models.backbone import SRNetwork
-from enlcn.train.file_parts import join_parts, split_file
+from enlcn.file_parts import join_parts, split_file
 from tests.train.conftest import TINY
 
 KIB = 1 / 1024

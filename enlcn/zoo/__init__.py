@@ -1,0 +1,21 @@
+"""Trained weights by name: what is shipped, where it lies, and which is taken where none is named. No torch here.
+
+`manifest` is what is known of a model, `registry` which there are, `locate` leads from a name, address or path to a
+checked file, `choose` from a scale to a name; `remote`, `download` and `cache` bring files here and keep them.
+"""
+
+from enlcn.zoo.choose import DEFAULT_FAMILY, native_scale, resolve, trained_scale
+from enlcn.zoo.locate import fetch_remote, locate
+from enlcn.zoo.registry import bundled, here, known
+
+__all__ = [
+    "DEFAULT_FAMILY",
+    "bundled",
+    "fetch_remote",
+    "here",
+    "known",
+    "locate",
+    "native_scale",
+    "resolve",
+    "trained_scale",
+]

@@ -1,0 +1,87 @@
+"""Which model is taken at which scale: a family's own where there is one, the next larger one else."""
+
+import json
+import re
+import struct
+from pathlib import Path
+
+from enlcn.config import SCALES
+from enlcn.errors import UserError
+from enlcn.zoo import manifest, registry
+from enlcn.zoo.locate import is_remote, locate, manifest_folder
+
+DEFAULT_FAMILY = "enlcn-light"
+
+
+def family_scales(family: str) -> list[int]:
+    """The scales of a family of shipped models: those that are here, else those that are known, else none."""
+    known = registry.known()
+    scales = [scale for scale in SCALES if f"{family}-x{scale}" in known]
+    return [scale for scale in scales if registry.find(known[f"{family}-x{scale}"]) is not None] or scales
+
+
+def trained_scale(factor: float, model: str | None = None) -> int:
+    """The smallest scale no smaller than `factor` at which `model` is trained; None is what comes with the package."""
+    scales = family_scales(model or DEFAULT_FAMILY) or list(SCALES)
+    for scale in scales:
+        if factor <= scale:
+            return scale
+    largest = max(scales)
+    advice = "; run it twice" if factor <= largest**2 else ""
+    raise UserError(f"x{factor:.4g} is beyond x{largest}, the largest trained scale{advice}")
+
+
+def native_scale(model: str | None) -> int:
+    """The scale that `model` was made for, where it can be told without loading it; the largest trained one else."""
+    name = model or DEFAULT_FAMILY
+    if (shipped := registry.known().get(name)) is not None:
+        return shipped.scale
+    if scales := family_scales(name):
+        return max(scales)
+    if (folder := manifest_folder(Path(name))) is not None:
+        return manifest.read(folder / registry.MANIFEST_NAME)[0].scale
+    path = locate(name) if is_remote(name) else Path(name)
+    path = path / "model.safetensors" if path.is_dir() else path
+    if path.is_file() and path.suffix == ".safetensors":
+        return _scale_in_header(path) or max(SCALES)
+    if path.suffix.lower() == ".onnx":
+        from enlcn.upscaling.onnx_model import onnx_scale
+
+        return onnx_scale(path)
+    if path.is_file():
+        from enlcn.checkpoint import read  # the authors' files tell it by the shapes of their tensors
+
+        return read(path).config.scale
+    match = re.search(r"-x([234])$", name)
+    return int(match[1]) if match else max(SCALES)
+
+
+def resolve(model: str | None, scale: int) -> str:
+    """The checkpoint that `model` means at `scale`: a file or full name as given, a family completed by the scale.
+
+    >>> resolve("untrained:enlcn-tiny", 2)
+    'untrained:enlcn-tiny-x2'
+    """
+    name = model or DEFAULT_FAMILY
+    completed = f"{name}-x{scale}"
+    known = registry.known()
+    if completed in known:
+        return completed
+    if model is None and not family_scales(name):
+        raise UserError("no trained weights come with this version; name a checkpoint with --model FILE")
+    if name not in known and (scales := family_scales(name)):
+        there = ", ".join(f"x{each}" for each in scales)
+        raise UserError(f"{name}: there are no weights for x{scale}, only for {there}")
+    is_family = name.startswith("untrained:") and not re.search(r"-x\d+$", name)
+    return completed if is_family else name
+
+
+def _scale_in_header(path: Path) -> int | None:
+    """The scale in the config of one of our files; None where it has none, which loading it will explain."""
+    try:
+        with path.open("rb") as file:
+            (length,) = struct.unpack("<Q", file.read(8))
+            header = json.loads(file.read(min(length, 2**26)))
+        return int(json.loads(header["__metadata__"]["config"])["scale"])
+    except (OSError, struct.error, ValueError, KeyError, TypeError):
+        return None
