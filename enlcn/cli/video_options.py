@@ -1,0 +1,134 @@
+"""What `enlcn upscale` takes for videos alone, and how it runs them."""
+
+from collections.abc import Iterator
+from fractions import Fraction
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from enlcn.cli import console
+from enlcn.errors import UserError
+
+_PANEL = "Video"
+
+Codec = Annotated[
+    str,
+    typer.Option(
+        "--codec",
+        rich_help_panel=_PANEL,
+        help="h264, hevc, av1, vp9, ffv1 (lossless), prores, h264-nvenc, hevc-nvenc or av1-nvenc. "
+        "Default: h264, in .webm vp9.",
+    ),
+]
+Crf = Annotated[
+    int | None,
+    typer.Option("--crf", rich_help_panel=_PANEL, help="Constant quality, smaller is better. Default: 16 for h264."),
+]
+Preset = Annotated[
+    str | None,
+    typer.Option("--preset", rich_help_panel=_PANEL, help="Speed of the encoder: fast, slow …; the profile of ProRes."),
+]
+PixelFormat = Annotated[
+    str | None,
+    typer.Option("--pixel-format", rich_help_panel=_PANEL, help="Such as yuv420p. Default: like the source's."),
+]
+Start = Annotated[
+    str | None,
+    typer.Option("--start", metavar="TIME", rich_help_panel=_PANEL, help="From here on: 90 or 1:30.5."),
+]
+End = Annotated[str | None, typer.Option("--end", metavar="TIME", rich_help_panel=_PANEL, help="Up to here.")]
+Frames = Annotated[
+    int | None, typer.Option("--frames", rich_help_panel=_PANEL, help="At most so many pictures: for a preview.")
+]
+Segment = Annotated[
+    int,
+    typer.Option(
+        "--segment", rich_help_panel=_PANEL, help="Pictures per segment: a killed run goes on at the last whole one."
+    ),
+]
+FrameBatch = Annotated[
+    int | None,
+    typer.Option(
+        "--batch", rich_help_panel=_PANEL, help="Pictures through the network at a time. Default: by device and memory."
+    ),
+]
+
+
+def video_options(
+    codec: str,
+    crf: int | None,
+    preset: str | None,
+    pixel_format: str | None,
+    start: str | None,
+    end: str | None,
+    frames: int | None,
+    segment: int,
+    batch: int | None,
+) -> Any:
+    """The options as the verb takes them."""
+    from enlcn.video import EncodeOptions, VideoOptions
+    from enlcn.video.decoding import Clip
+
+    clip = Clip(parse_time("--start", start), parse_time("--end", end), frames)
+    return VideoOptions(EncodeOptions(codec, crf, preset, pixel_format), clip, segment, batch)
+
+
+def parse_time(option: str, text: str | None) -> Fraction | None:
+    """Seconds, minutes:seconds or hours:minutes:seconds."""
+    if text is None:
+        return None
+    try:
+        parts = [Fraction(part) for part in text.split(":")]
+    except (ValueError, ZeroDivisionError):
+        parts = []
+    if not 1 <= len(parts) <= 3 or any(part < 0 for part in parts):
+        raise UserError(f"{option} is '{text}'; give a time such as 90, 1:30 or 0:01:30.5")
+    seconds = Fraction(0)
+    for part in parts:
+        seconds = seconds * 60 + part
+    return seconds
+
+
+def run_videos(batch: Any, jobs: list[Any], options: Any) -> Iterator[Any]:
+    """Upscale videos one after the other, each with a bar of its pictures; gives what became of each."""
+    if not jobs:
+        return
+    from enlcn.video import upscale_video
+
+    for job in jobs:
+        with console.progress_bar() as bar:
+            task = bar.add_task(job.source.name, total=None)
+
+            def progress(done: int, total: int | None, bar: Any = bar, task: Any = task) -> None:
+                if bar.tasks[0].total is None:
+                    bar.reset(task, total=total, completed=done)  # what is there already says nothing about the speed
+                bar.update(task, completed=done, total=total)
+
+            outcome = upscale_video(batch, job, options, progress)
+        yield outcome
+
+
+def say_video_plan(jobs: list[Any], target: Any, options: Any, skip_existing: bool) -> int:
+    """What would be done; returns how many of them cannot."""
+    from enlcn.video.jobs import container_for
+    from enlcn.video.probe import probe
+
+    problems = 0
+    for job in jobs:
+        try:
+            from enlcn.video.encoding import plan_encoding
+
+            facts = probe(job.source)
+            size = target.size(facts.height, facts.width)
+            plan, _ = plan_encoding(options.encode, facts, size, container_for(job.target))
+            count = options.clip.count(facts)
+            told = f"{facts.width}x{facts.height} -> {plan.width}x{plan.height}, {count or 'unknown'} frames"
+            told += f", {plan.encoder} {plan.pixel_format}"
+        except UserError as error:
+            problems += 1
+            told = str(error).removeprefix(f"{job.source}: ")
+        exists = Path(job.target).exists()
+        note = " (exists: skipped)" if exists and skip_existing else " (exists)" if exists else ""
+        console.say(f"{job.source} -> {job.target} ({told}){note}")
+    return problems

@@ -1,0 +1,11 @@
+"""Video to video: every frame through the network, everything else of the file kept.
+
+Frames are decoded, upscaled and encoded in segments, each of which is on disk complete or not at all: a run that was
+killed goes on where it was. The segments and the untouched audio and subtitle packets then become one file.
+"""
+
+from enlcn.video.encoding import EncodeOptions
+from enlcn.video.jobs import VIDEO_SUFFIXES, VideoJob, split_videos
+from enlcn.video.run import VideoOptions, upscale_video
+
+__all__ = ["VIDEO_SUFFIXES", "EncodeOptions", "VideoJob", "VideoOptions", "split_videos", "upscale_video"]

@@ -1,0 +1,21 @@
+"""PyAV, imported when a video is met and not before."""
+
+from typing import Any
+
+from enlcn.errors import MissingExtraError, UserError
+
+
+def pyav() -> Any:
+    """The module `av`, or an error that names the extra which brings it."""
+    try:
+        import av
+    except ImportError:
+        raise MissingExtraError("video", "video") from None
+    if not hasattr(av.VideoStream, "set_display_matrix"):
+        raise UserError(f"video needs PyAV 18 or later, not {av.__version__}: pip install --upgrade 'enlcn[video]'")
+    return av
+
+
+def first_line(error: BaseException) -> str:
+    """What a library's error says, on one line."""
+    return (str(error).splitlines() or [type(error).__name__])[0]

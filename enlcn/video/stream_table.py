@@ -1,0 +1,60 @@
+"""The streams of a video as a table: `python -m enlcn.video.stream_table FILE…`, before and after."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from enlcn.video.probe import FULL, LIMITED, MATRICES, open_video
+
+
+def stream_table(path: Path) -> list[dict[str, str]]:
+    """A row per stream: what a user compares before and after."""
+    rows = []
+    with open_video(path) as container:
+        for stream in container.streams:
+            codec = stream.codec_context.name if stream.codec_context is not None else "-"
+            codec = {"libdav1d": "av1", "libvpx-vp9": "vp9"}.get(codec, codec)
+            begin = "-" if stream.start_time is None else f"{float(stream.start_time * stream.time_base):.3f}"
+            duration = "-" if stream.duration is None else f"{float(stream.duration * stream.time_base):.3f}"
+            rows.append(
+                {
+                    "stream": str(stream.index),
+                    "type": stream.type,
+                    "codec": codec,
+                    "content": _content(stream),
+                    "language": stream.language or "-",
+                    "time base": str(stream.time_base),
+                    "start": begin,
+                    "seconds": duration,
+                }
+            )
+    return rows
+
+
+def _content(stream: Any) -> str:
+    context = stream.codec_context
+    if stream.type == "audio":
+        return f"{context.sample_rate} Hz {context.layout.name}"
+    if stream.type != "video":
+        return "-"
+    matrix = MATRICES.get(context.colorspace, "no matrix")
+    span = {LIMITED: "limited", FULL: "full"}.get(context.color_range, "no range")
+    aspect = stream.sample_aspect_ratio or "-"
+    return f"{context.width}x{context.height} {context.pix_fmt} {matrix} {span}, SAR {aspect}, {stream.frames} frames"
+
+
+def format_table(rows: list[dict[str, str]]) -> str:
+    """Rows as Markdown."""
+    columns = list(rows[0])
+    widths = {name: max(len(name), *(len(row[name]) for row in rows)) for name in columns}
+
+    def line(cells: dict[str, str]) -> str:
+        return "| " + " | ".join(cells[name].ljust(widths[name]) for name in columns) + " |"
+
+    rule = {name: "-" * widths[name] for name in columns}
+    return "\n".join([line({name: name for name in columns}), line(rule), *map(line, rows)])
+
+
+if __name__ == "__main__":
+    for name in sys.argv[1:]:
+        print(f"{name}\n\n{format_table(stream_table(Path(name)))}\n")

@@ -1,0 +1,54 @@
+"""A real Ray on this machine with two workers, one of them killed in the middle: every picture arrives once."""
+
+import os
+import signal
+import subprocess
+import time
+from collections import Counter
+
+import pytest
+
+pytest.importorskip("ray", reason="needs the cluster extra")
+
+from tests.cluster.runs import ONE_THREAD, command, manifest, process_of, rows_so_far, write_model, write_pictures
+
+COUNT = 60
+
+
+def test_a_worker_killed_in_the_middle(tmp_path):
+    model, out, single = write_model(tmp_path / "mini.safetensors"), tmp_path / "out", tmp_path / "single"
+    pictures = write_pictures(tmp_path / "in", COUNT)
+    (pictures / "bad.jpg").write_bytes(b"this is no picture")
+    alone = command("upscale", pictures, "-o", single, "-m", model, "--device", "cpu")
+    assert subprocess.run(alone, env=ONE_THREAD, capture_output=True, timeout=120).returncode == 1  # the bad one
+    run = command("cluster", "upscale", pictures, "--out", out, "-m", model, "--workers", 2, "--chunk", 4)
+    process = subprocess.Popen(run, env=ONE_THREAD, stderr=subprocess.PIPE, text=True)
+    try:
+        while not (rows := rows_so_far(out)):
+            assert process.poll() is None, process.stderr.read()
+            time.sleep(0.02)
+        assert len(rows) < COUNT
+        os.kill(process_of(rows[0]), signal.SIGKILL)
+        _, told = process.communicate(timeout=120)
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == 1, told
+    assert f"{COUNT} done, 1 failed" in told
+    after = manifest(out)
+    assert Counter(row["status"] for row in after) == {"done": COUNT, "failed": 1}
+    assert max(Counter(row["output"] for row in after).values()) == 1
+    workers = {process_of(row) for row in after}
+    assert process_of(rows[0]) in workers  # what it had finished counts
+    assert len(workers) == 3, "two workers, and one in place of the dead"
+    expected = {path.relative_to(single): path.read_bytes() for path in single.rglob("*.png")}
+    assert len(expected) == COUNT
+    assert {path.relative_to(out): path.read_bytes() for path in out.rglob("*.png")} == expected
+    (failed,) = [row for row in after if row["status"] == "failed"]
+    assert "bad.jpg: not an image" in failed["error"]
+
+    # Nothing is left to do once the bad one is gone; Ray is not even started.
+    (pictures / "bad.jpg").unlink()
+    again = subprocess.run(run, capture_output=True, text=True, timeout=60)
+    assert again.returncode == 0, again.stderr
+    assert f"{COUNT} skipped" in again.stderr

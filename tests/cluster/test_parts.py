@@ -1,0 +1,205 @@
+"""The parts of a cluster run that need no Ray: names, storage, manifest, marks, errors in one line."""
+
+import json
+
+import pytest
+
+fsspec = pytest.importorskip("fsspec", reason="needs the cluster extra")
+
+from PIL import Image
+from typer.testing import CliRunner
+
+from enlcn.cli import app
+from enlcn.cluster.attempts import Attempts
+from enlcn.cluster.manifest import Manifest, Row
+from enlcn.cluster.plan import plan_cluster
+from enlcn.cluster.storage import absolute, files_under, open_storage, read_bytes, with_retries, write_bytes
+from enlcn.errors import UserError
+from tests.cluster.runs import write_model
+
+
+@pytest.fixture
+def bucket():
+    """An empty folder of fsspec's memory file system, which is an object store in small."""
+    filesystem = fsspec.filesystem("memory")
+    filesystem.store.clear()
+    return "memory://bucket"
+
+
+@pytest.fixture
+def tree(tmp_path, monkeypatch):
+    for name in ("in/a.jpg", "in/deep/b.PNG", "in/scan.tif", "in/notes.txt", "in/.hidden.png", "in/.git/x.png"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(b"")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def planned(inputs, out="out", **options):
+    tasks = plan_cluster(inputs, out, **options)
+    root = absolute(".")
+    return {task.source.removeprefix(f"{root}/"): task.target.removeprefix(f"{root}/") for task in tasks}
+
+
+def test_names_are_those_of_upscale(tree):
+    expected = {"in/a.jpg": "out/a.png", "in/deep/b.PNG": "out/deep/b.png", "in/scan.tif": "out/scan.tif"}
+    assert planned(["in"]) == expected
+    assert planned([f"file://{tree}/in"], f"file://{tree}/out") == expected
+    assert planned(["in/*.jpg", "in/a.jpg"], format="webp", suffix="_x4") == {"in/a.jpg": "out/a_x4.webp"}
+    (tree / "in" / "a.png").write_bytes(b"")
+    assert planned(["in"])["in/a.jpg"] == "out/a_jpg.png"
+    (tree / "in" / "out").mkdir()
+    (tree / "in" / "out" / "a.png").write_bytes(b"")
+    assert not any(name.startswith("in/out") for name in planned(["in"], "in/out"))
+
+
+@pytest.mark.parametrize(
+    ("inputs", "out", "message"),
+    [
+        (["gone"], "out", "gone: no such file or folder"),
+        (["in/notes.txt"], "out", "no pictures found"),
+        (["in"], "memory://x", "no worker can see it"),
+        (["in"], "nonsense://x", "nonsense"),
+        (["in"], "s3://x/y", "s3:// needs another package here and on every worker: pip install s3fs"),
+    ],
+)
+def test_impossible_plans(tree, inputs, out, message, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "s3fs", None)
+    with pytest.raises(UserError, match=message):
+        plan_cluster(inputs, out)
+
+
+@pytest.mark.parametrize("place", ["memory", "local"])
+def test_writes_are_whole_and_replace(place, bucket, tmp_path):
+    url = f"{bucket}/deep/x.bin" if place == "memory" else str(tmp_path / "deep" / "x.bin")
+    write_bytes(url, b"one")
+    write_bytes(url, b"three")
+    assert read_bytes(url) == b"three"
+    folder = url.rpartition("/")[0]
+    assert files_under(folder) == {open_storage(url)[1]: 5}
+    assert files_under(f"{folder}/none") == {}
+
+
+def test_other_file_systems_are_written_beside_and_moved(tmp_path, monkeypatch):
+    """fsspec's DirFileSystem is neither local to us nor an object store."""
+    inner = fsspec.filesystem("dir", path=str(tmp_path), fs=fsspec.filesystem("file"))
+    monkeypatch.setattr("enlcn.cluster.storage.open_storage", lambda url: (inner, url))
+    write_bytes("sub/x.bin", b"data")
+    assert (tmp_path / "sub" / "x.bin").read_bytes() == b"data"
+    assert [path.name for path in (tmp_path / "sub").iterdir()] == ["x.bin"]
+
+
+def test_storage_is_asked_again_only_where_that_can_help(monkeypatch):
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
+    calls = []
+
+    def failing(error, times):
+        def action():
+            calls.append(1)
+            if len(calls) <= times:
+                raise error
+            return "there"
+
+        calls.clear()
+        return action
+
+    assert with_retries(failing(OSError("busy"), 2), 2) == "there"
+    with pytest.raises(OSError, match="busy"):
+        with_retries(failing(OSError("busy"), 3), 2)
+    with pytest.raises(FileNotFoundError):
+        with_retries(failing(FileNotFoundError("gone"), 1), 2)
+    assert len(calls) == 1
+
+
+def test_the_manifest_remembers(bucket):
+    settings = {"model": "m", "size": [2.0, None, None]}
+    first = Manifest(bucket)
+    assert first.open(settings, overwrite=False) is False
+    write_bytes(f"{bucket}/a.png", b"12345")
+    first.add(Row("in/a", f"{bucket}/a.png", "done", bytes=5))
+    first.add(Row("in/b", f"{bucket}/b.png", "failed", "broken"))
+    first.flush()  # and then it is killed
+    second = Manifest(bucket)
+    assert second.open(settings, overwrite=False) is True
+    sizes = files_under(bucket)
+    assert second.is_done(f"{bucket}/a.png", sizes)
+    assert not second.is_done(f"{bucket}/b.png", sizes)
+    write_bytes(f"{bucket}/a.png", b"1234")  # shortened by someone
+    assert not second.is_done(f"{bucket}/a.png", files_under(bucket))
+    second.add(Row("in/b", f"{bucket}/b.png", "done", bytes=1))
+    path = second.close([f"{bucket}/b.png", f"{bucket}/a.png"])
+    rows = [json.loads(line) for line in read_bytes(path).decode().splitlines()]
+    assert [(row["input"], row["status"]) for row in rows] == [("in/b", "done"), ("in/a", "done")]
+    assert list(files_under(f"{bucket}/.enlcn-cluster")) == ["/bucket/.enlcn-cluster/settings.json"]
+    with pytest.raises(UserError, match="made with another model; pass --overwrite"):
+        Manifest(bucket).open(settings | {"model": "n"}, overwrite=False)
+    fresh = Manifest(bucket)
+    assert fresh.open(settings | {"model": "n"}, overwrite=True) is False
+    assert fresh.rows == {}
+
+
+def test_a_picture_over_which_workers_keep_dying_is_given_up(bucket):
+    attempts = Attempts(bucket, retries=2)
+    attempts.begin("bomb")
+    attempts.begin("other")
+    attempts.finish("other")
+    attempts.begin("bomb")
+    with pytest.raises(UserError, match="bomb: given up, 3 workers died over it"):
+        attempts.begin("bomb")
+    attempts.begin("other")
+
+
+def test_a_worker_without_ray(tmp_path):
+    """Its rows, for a good picture and a missing one."""
+    import hashlib
+
+    from enlcn.cluster.worker import Worker, WorkerOptions
+    from enlcn.upscaling.batch import BatchOptions
+    from enlcn.upscaling.engine import EngineOptions
+    from enlcn.upscaling.picture import Target
+
+    pytest.importorskip("ray", reason="needs the cluster extra")
+    Image.new("RGB", (20, 10), "red").save(tmp_path / "a.png")
+    weights = write_model(tmp_path / "mini.safetensors").read_bytes()
+    batch = BatchOptions(Target(scale=2), "gone.safetensors", EngineOptions(device="cpu"))
+    worker = Worker(WorkerOptions(str(tmp_path), batch, weights, "gone.safetensors", 0, 1))
+    out = tmp_path / "out.png"
+    columns = worker({"source": [str(tmp_path / "a.png")], "target": [str(out)], "format": ["png"]})
+    assert columns["status"] == ["done"]
+    assert (columns["out_width"], columns["out_height"], columns["bytes"]) == ([40], [20], [out.stat().st_size])
+    assert columns["sha256"] == [hashlib.sha256(out.read_bytes()).hexdigest()]
+    missing = worker.upscale(str(tmp_path / "b.png"), str(tmp_path / "c.png"), "png")
+    assert (missing.status, "b.png" in missing.error) == ("failed", True)
+
+
+def test_files_that_are_none_of_ours_stay(tmp_path):
+    """A first run says so of every one, before any work; so does the next, though the folder now has a manifest."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "out").mkdir()
+    Image.new("RGB", (20, 10), "red").save(tmp_path / "in" / "a.png")
+    (tmp_path / "out" / "a.png").write_bytes(b"precious")
+    model = write_model(tmp_path / "mini.safetensors")
+    run = ["cluster", "upscale", str(tmp_path / "in"), "--out", str(tmp_path / "out"), "-m", str(model)]
+    for _ in range(2):
+        result = CliRunner().invoke(app, run)
+        assert result.exit_code == 1
+        assert "1 failed" in result.output
+        (row,) = (tmp_path / "out" / "manifest.jsonl").read_text().splitlines()
+        assert "exists already; pass --overwrite" in json.loads(row)["error"]
+        assert (tmp_path / "out" / "a.png").read_bytes() == b"precious"
+
+
+def test_errors_before_any_work(tree, tmp_path):
+    def error(*arguments):
+        result = CliRunner().invoke(app, ["cluster", "upscale", "in", "--out", "out", *map(str, arguments)])
+        assert isinstance(result.exception, UserError), result.output
+        return str(result.exception)
+
+    assert "--workers is 0; it must be at least 1" in error("--workers", 0)
+    assert "--runtime-env is no JSON" in error("--runtime-env", "{")
+    assert "ray://127.0.0.1:9 cannot be reached" in error("--address", "ray://127.0.0.1:9")
+    assert "gone.safetensors" in error("-m", "gone.safetensors")
+    listed = CliRunner().invoke(app, ["cluster", "upscale", "in", "--out", "out", "--dry-run"])
+    assert listed.exit_code == 0
+    assert "deep/b.png" in listed.output.replace("\n", "")
+    assert not (tree / "out" / "a.png").exists()

@@ -1,0 +1,92 @@
+"""`enlcn upscale` with videos among its inputs."""
+
+import json
+
+import pytest
+from PIL import Image
+from typer.testing import CliRunner
+
+from enlcn.cli import app
+from enlcn.cli.video_options import parse_time
+from enlcn.errors import UserError
+from enlcn.upscaling.jobs import Naming
+from enlcn.video.jobs import split_videos
+from tests.video.clips import Clip, decoded, write_clip
+
+
+def invoke(*arguments):
+    return CliRunner().invoke(app, ["upscale", "--device", "cpu", *map(str, arguments)])
+
+
+@pytest.fixture
+def folder(tmp_path):
+    clip = Clip(frames=4, audio=None, subtitles=None)
+    (tmp_path / "in" / "deep").mkdir(parents=True)
+    write_clip(tmp_path / "in" / "a.mp4", clip)
+    write_clip(
+        tmp_path / "in" / "deep" / "b.avi", Clip(frames=4, codec="mpeg4", options={}, audio=None, subtitles=None)
+    )
+    Image.new("RGB", (20, 10), "red").save(tmp_path / "in" / "p.png")
+    return tmp_path / "in"
+
+
+def test_a_folder_of_pictures_and_videos(folder, model, tmp_path):
+    report = tmp_path / "report.json"
+    done = invoke(folder, "-m", model, "--preset", "ultrafast", "--report", report)
+    assert done.exit_code == 0, done.output
+    out = tmp_path / "in_x2"
+    assert sorted(str(path.relative_to(out)) for path in out.rglob("*.*")) == ["a.mp4", "deep/b.mkv", "p.png"]
+    assert decoded(out / "deep" / "b.mkv")[0].width == 256
+    assert {entry["status"] for entry in json.loads(report.read_text())} == {"done"}
+    again = invoke(folder, "-m", model)
+    assert again.exit_code == 1
+    assert "3 failed" in again.output
+    assert "3 skipped" in invoke(folder, "-m", model, "--skip-existing").output
+
+
+def test_dry_run_and_bad_inputs(folder, model):
+    told = invoke(folder, "-m", model, "--dry-run", "--codec", "hevc")
+    assert told.exit_code == 0
+    assert "128x72 -> 256x144, 4 frames, libx265 yuv420p" in told.output.replace("\n", " ")
+    (folder / "bad.mov").write_bytes(b"nothing")
+    assert invoke(folder, "-m", model, "--dry-run").exit_code == 1
+    crf = invoke(folder / "a.mp4", "-m", model, "--quality", 90)
+    assert "videos take --crf" in str(crf.exception)
+    bad = invoke(folder / "bad.mov", "-m", model)
+    assert isinstance(bad.exception, UserError)
+    assert "cannot be read as a video" in str(bad.exception)
+
+
+def planned(inputs, output=None, suffix=None):
+    pictures, videos = split_videos(list(map(str, inputs)), Naming(output, None, suffix, "x4"))
+    return pictures, {str(job.source): str(job.target) for job in videos}
+
+
+def test_names(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    assert planned(["a.mp4"]) == ([], {"a.mp4": "a_x4.mp4"})
+    assert planned(["a.mp4"], suffix="-big") == ([], {"a.mp4": "a-big.mp4"})
+    assert planned(["deep/*.avi"], "out") == ([], {"deep/b.avi": "out/b.mkv"})
+    assert planned(["deep"]) == ([], {"deep/b.avi": "deep_x4/b.mkv"})
+    assert planned(["*"], "out/") == (["*"], {"a.mp4": "out/a.mp4"})
+    assert planned(["a.mp4"], "new.webm") == ([], {"a.mp4": "new.webm"})
+    assert planned(["p.png"]) == (["p.png"], {})
+    (folder / "deep" / "b.mkv").write_bytes(b"")
+    assert set(planned(["deep"], "out")[1].values()) == {"out/b_avi.mkv", "out/b_mkv.mkv"}
+    for output, message in (
+        ("-", "cannot go to standard output"),
+        ("o.png", "cannot write video into '.png'"),
+        ("a.mp4", "its own result would replace it"),
+    ):
+        with pytest.raises(UserError, match=message):
+            planned(["a.mp4"], output)
+    with pytest.raises(UserError, match="several inputs cannot go into one file"):
+        planned(["a.mp4", "p.png"], "o.mp4")
+
+
+def test_times():
+    assert parse_time("--start", "1:30.5") == 90.5
+    assert parse_time("--start", "1:00:01") == 3601
+    for bad in ("x", "-3", "1:2:3:4", ""):
+        with pytest.raises(UserError, match="--end is"):
+            parse_time("--end", bad)
