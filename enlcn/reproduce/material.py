@@ -1,0 +1,172 @@
+"""The pictures of a reproduction: what is trained on, tested on and looked at, each read once per process."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from enlcn.data.shards import ImageFile, PackedImages, default_cache, find_images, load_packed
+from enlcn.data.testsets import KNOWN_SETS, BenchmarkSet, find_testsets, load_pair
+from enlcn.errors import UserError
+from enlcn.reproduce.preset import SCALE, Preset
+from enlcn.train.validation import HeldOutImage, load_held_out
+
+PAPER_SETS = ("Set5", "Set14", "B100", "Urban100", "Manga109")
+HELD_OUT = "held-out"
+BUILDINGS = "buildings"  # those of them with repeated structure: what Urban100 is about
+# Names of held-out photographs of buildings with repeated structure, where the data set marks them.
+_REPEATED = ("facade", "ddh", "urban", "img_")
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Where pictures lie.
+
+    Attributes:
+        data: a folder with train/ and test sets (benchmarks/ or the sets themselves), or plain images.
+        testsets: further folders of test sets.
+        cache: for decoded training images; None for the user's.
+    """
+
+    data: Path
+    testsets: tuple[Path, ...] = ()
+    cache: Path | None = None
+
+    def __post_init__(self) -> None:
+        for folder in (self.data, *self.testsets):
+            if not folder.exists():
+                raise UserError(f"{folder}: no such folder of pictures; give another with --data or --testset")
+
+    @property
+    def training(self) -> Path:
+        """What is trained on."""
+        return self.data / "train" if (self.data / "train").is_dir() else self.data
+
+
+class Material:
+    """Pictures by need.
+
+    Args:
+        sources: where they lie.
+        preset: how many of them, and of which size.
+        device: where training images go.
+        progress: called with (done, total) while training images are decoded.
+    """
+
+    def __init__(self, sources: Sources, preset: Preset, device: torch.device, progress: Progress | None = None):
+        self.sources, self.preset, self.device = sources, preset, device
+        self._progress = progress
+
+    @cached_property
+    def training_images(self) -> PackedImages:
+        """The decoded training set on the device, where it fits."""
+        files = _spread(find_images(self.sources.training), self.preset.train_images)
+        cache = self.sources.cache or default_cache()
+        images = load_packed(files, SCALE, cache, progress=self._progress)
+        if self.device.type == "cuda":
+            free, _ = torch.cuda.mem_get_info(self.device)
+            if images.lr.numel() + images.hr.numel() < 0.5 * free:
+                pixels = {"lr": images.lr.to(self.device), "hr": images.hr.to(self.device)}
+                images = PackedImages(**{**vars(images), **pixels})
+        return images
+
+    def testsets(self, scale: int = SCALE) -> dict[str, BenchmarkSet]:
+        """Every test set at hand by name, the paper's first."""
+        found: dict[str, BenchmarkSet] = {}
+        for folder in (self.sources.data / "benchmarks", self.sources.data, *self.sources.testsets):
+            for each in _sets_in(folder, scale):
+                found.setdefault(each.name, each)
+        if not found:
+            found = {each.name: each for each in find_testsets(self.sources.data, scale)}
+        order = [name for name in PAPER_SETS if name in found]
+        return {name: found[name] for name in [*order, *(name for name in found if name not in order)]}
+
+    @cached_property
+    def scored_sets(self) -> dict[str, list[HeldOutImage]]:
+        """What trained rows are scored on: test sets (or their centres, as the preset says), held-out photographs."""
+        wanted = self.preset.testsets
+        known = self.testsets()
+        chosen = {name: each for name, each in known.items() if wanted is None or name in wanted} or known
+        sets = {
+            name: [_cropped(image, self.preset.test_crop) for image in self._pairs(s)] for name, s in chosen.items()
+        }
+        held_out = self._held_out_files()
+        if held_out:
+            images = load_held_out(held_out, SCALE, limit=self.preset.test_images, crop=self.preset.test_crop or 128)
+            sets[HELD_OUT] = images
+            buildings = [image for image in images if _is_repeated(image.name)]
+            if 0 < len(buildings) < len(images):
+                sets[BUILDINGS] = buildings
+        return sets
+
+    @cached_property
+    def photos(self) -> list[HeldOutImage]:
+        """Photographs to look at, those with repeated structure first: held-out ones, else those of a test set."""
+        return self.large_photos(self.preset.photos, self.preset.photo_side)
+
+    def large_photos(self, count: int, side: int) -> list[HeldOutImage]:
+        """As `photos`, in another number and size."""
+        files = self._held_out_files()
+        repeated = [file for file in files if _is_repeated(file.name)]
+        if files:
+            return load_held_out(_spread(repeated or files, count), SCALE, crop=side)
+        first = next(iter(self.testsets().values()))
+        return [_cropped(image, side) for image in self._pairs(first, limit=count)]
+
+    def facts(self) -> dict[str, Any]:
+        """What a label says of the pictures, fit for JSON."""
+        found = len(find_images(self.sources.training))
+        return {
+            "training_images": len(self.training_images.names),
+            "training_images_found": found,
+            "training_megapixels": round(self.training_images.hr.shape[0] / 1e6, 1),
+            "scored": {name: len(images) for name, images in self.scored_sets.items()},
+            "test_crop": self.preset.test_crop,
+            "absent": [name for name in PAPER_SETS if name not in self.testsets()],
+            "photos": [image.name for image in self.photos],
+        }
+
+    def _pairs(self, testset: BenchmarkSet, limit: int | None = None) -> list[HeldOutImage]:
+        limit = limit or self.preset.test_images
+        pairs = _spread(list(testset.pairs), limit)
+        return [HeldOutImage(pair.name, *load_pair(pair, SCALE)) for pair in pairs]
+
+    def _held_out_files(self) -> list[ImageFile]:
+        source = self.sources.training
+        return find_images(source, "held-out") if source.is_dir() else []
+
+
+def _is_repeated(name: str) -> bool:
+    return Path(name).name.lower().startswith(_REPEATED)
+
+
+def _spread(files: list[Any], limit: int | None) -> list[Any]:
+    """At most `limit` of `files`, spread evenly."""
+    if limit is None or limit >= len(files):
+        return files
+    return [files[index * len(files) // limit] for index in range(limit)]
+
+
+def _cropped(image: HeldOutImage, side: int | None) -> HeldOutImage:
+    """The centre of an LR image, of this side, and of its HR image."""
+    if side is None:
+        return image
+    top, left = (max(0, length - side) // 2 for length in image.lr.shape[-2:])
+    hr_side = SCALE * side
+    lr = image.lr[..., top : top + side, left : left + side]
+    hr = image.hr[..., SCALE * top : SCALE * top + hr_side, SCALE * left : SCALE * left + hr_side]
+    return HeldOutImage(image.name, lr, hr)
+
+
+def _sets_in(folder: Path, scale: int) -> list[BenchmarkSet]:
+    """The known sets that lie in a folder, or are it."""
+    if not folder.is_dir():
+        return []
+    known = [child for child in folder.iterdir() if child.is_dir() and child.name.lower() in KNOWN_SETS]
+    if known or folder.name.lower() in KNOWN_SETS:
+        return find_testsets(folder, scale)
+    return []

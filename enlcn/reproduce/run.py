@@ -1,0 +1,226 @@
+"""A reproduction, top to bottom: plan, train, measure, show; each part is kept, so that the next call goes on."""
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import torch
+
+from enlcn.cost import num_parameters
+from enlcn.errors import UserError
+from enlcn.reproduce.items import ITEMS, PRIORITY
+from enlcn.reproduce.material import Material, Sources
+from enlcn.reproduce.plan import Trial, steps_within, unique_runs
+from enlcn.reproduce.preset import Preset, choose_preset
+from enlcn.reproduce.rows import FULL, RunSpec, config_of, key_of
+from enlcn.reproduce.section import Context
+from enlcn.reproduce.store import Json, Store
+from enlcn.reproduce.training import device_name
+from enlcn.reproduce.workers import Work, train_all
+from enlcn.train.distributed import choose_device
+from enlcn.upscaling.devices import torch_threads
+from enlcn.version import __version__
+
+log = logging.getLogger(__name__)
+# Of the budget; the rest is for measuring, starting and drawing.
+TRAINING_SHARE, TRAINING_SHARE_ALONE = 0.7, 0.9
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is asked for.
+
+    Attributes:
+        names: tables and figures.
+        out: folder of results.
+        sources: pictures.
+        budget: seconds of the whole reproduction, over all calls: it sets the number of steps.
+        time_limit: seconds of this call; None for none.
+        device: "auto", "cpu", "cuda" …
+        preset: its name, or auto.
+        models: checkpoints to measure besides the bundled ones.
+        changes: fields of the preset to change.
+        steps: of every miniature run; None finds them by the budget.
+        jobs: training processes at a time.
+        overwrite: forget what is in `out` first.
+    """
+
+    names: tuple[str, ...]
+    out: Path
+    sources: Sources
+    budget: float = 600.0
+    time_limit: float | None = None
+    device: str = "auto"
+    preset: str = "auto"
+    models: tuple[str, ...] = ()
+    changes: tuple[tuple[str, object], ...] = ()
+    steps: int | None = None
+    jobs: int = 1
+    overwrite: bool = False
+
+
+@dataclass(frozen=True)
+class Left:
+    """What a call did not come to: runs to train, tables and figures to measure."""
+
+    runs: int
+    items: tuple[str, ...]
+
+
+def reproduce(request: Request, progress: Progress = lambda what, done, total: None) -> Left:
+    """Train and measure what is asked for and not there yet.
+
+    Args:
+        request: what.
+        progress: called with what is being done, and how much of it.
+    """
+    deadline = time.time() + (request.time_limit if request.time_limit is not None else float("inf"))
+    _check(request)
+    device = choose_device(request.device)
+    preset = choose_preset(request.preset, budget=request.budget, on_cuda=device.type == "cuda")
+    preset = replace(preset, **dict(request.changes))  # type: ignore[arg-type]
+    wanted = _runs_of(request.names, preset)
+    if request.overwrite:  # not before all is known to be right
+        Store(request.out).clear()
+    with torch_threads(preset.threads):
+        return _reproduce(request, preset, device, wanted, deadline, progress)
+
+
+def _reproduce(
+    request: Request,
+    preset: Preset,
+    device: torch.device,
+    wanted: list[RunSpec],
+    deadline: float,
+    progress: Progress,
+) -> Left:
+    store = Store(request.out)
+    material = Material(request.sources, preset, device, lambda done, total: progress("decoding images", done, total))
+    steps = _planned_steps(request, store, preset, material, wanted, progress) if wanted else 0
+
+    left: list[RunSpec] = []
+    if wanted:
+        threads = max(1, torch.get_num_threads() // request.jobs) if request.jobs > 1 else None
+        work = Work(preset, steps, request.sources, str(device), request.out, deadline, threads)
+        done = sum(store.run(key_of(config_of(spec, preset, steps))) is not None for spec in wanted)
+        counter = iter(range(done + 1, len(wanted) + 1))
+        progress("training", done, len(wanted))
+        left = train_all(
+            wanted,
+            work,
+            material,
+            jobs=request.jobs,
+            on_done=lambda: progress("training", next(counter, len(wanted)), len(wanted)),
+        )
+    context = Context(preset, steps, material, store, request.models, request.budget)
+    return Left(len(left), _measure_all(request.names, context, deadline, progress))
+
+
+def _check(request: Request) -> None:
+    for name in request.names:
+        if name not in ITEMS:
+            raise UserError(f"unknown table or figure '{name}'; choose from {', '.join(ITEMS)}, all")
+    if request.budget <= 0 or (request.time_limit is not None and request.time_limit <= 0):
+        raise UserError("budget and time limit must be positive")
+    if request.jobs < 1:
+        raise UserError("--jobs must be at least 1")
+
+
+def _runs_of(names: Sequence[str], preset: Preset) -> list[RunSpec]:
+    """What must be trained for these tables and figures, without doubles, the most wanted first."""
+    order = [name for name in PRIORITY if name in names]
+    return unique_runs([spec for name in order for spec in ITEMS[name].needs(preset)], preset)
+
+
+def _planned_steps(
+    request: Request, store: Store, preset: Preset, material: Material, runs: Sequence[RunSpec], progress: Progress
+) -> int:
+    """The steps of the plan in this folder, or those that fit the budget, which become the plan."""
+    plan = store.plan()
+    if plan is not None:
+        if plan["preset"] != preset.to_plain() or (request.steps is not None and request.steps != plan["steps"]):
+            raise UserError(
+                f"{request.out}: holds a reproduction with other settings (preset {plan['preset']['name']}, "
+                f"{plan['steps']:,} steps); choose another folder, or pass --overwrite to begin anew"
+            )
+        log.info("going on with the plan in %s: %s steps a run", request.out, f"{plan['steps']:,}")
+        return int(plan["steps"])
+    facts = material.facts()
+    trials: dict[str, Trial] = {}
+    if not preset.is_miniature:
+        steps = config_of(RunSpec(FULL, 0), preset, 1).total_steps
+    elif request.steps is not None:
+        steps = request.steps
+    else:
+        share = TRAINING_SHARE if len(request.names) > 1 else TRAINING_SHARE_ALONE
+        steps, trials = steps_within(
+            runs,
+            preset,
+            share * request.budget,
+            material,
+            jobs=request.jobs,
+            progress=lambda done, total: progress("timing steps", done, total),
+        )
+    model = config_of(RunSpec(FULL, 0), preset, steps).model
+    store.write_plan(
+        {
+            "preset": preset.to_plain(),
+            "steps": steps,
+            "steps_given": request.steps is not None,
+            "budget": request.budget,
+            "jobs": request.jobs,
+            "runs": len(runs),
+            "parameters": num_parameters(model),
+            "network": f"{model.num_blocks} blocks of {model.channels} channels, {model.num_attentions} attentions",
+            "device": device_name(material.device),
+            "torch": torch.__version__,
+            "enlcn": __version__,
+            "seconds_per_step": {kind: trial.step for kind, trial in trials.items()},
+            "data": facts,
+        }
+    )
+    return steps
+
+
+def _measure_all(names: Sequence[str], context: Context, deadline: float, progress: Progress) -> tuple[str, ...]:
+    """Measure every table and figure that was not, or of other runs or networks; returns those not come to."""
+    left = []
+    for done, name in enumerate(name for name in PRIORITY if name in names):
+        item = ITEMS[name]
+        progress(f"measuring {name}", done, len(names))
+        needed = unique_runs(list(item.needs(context.preset)), context.preset)
+        finished = [context.key(spec.recipe, spec.seed) for spec in needed if context.run(spec.recipe, spec.seed)]
+        basis = {"runs_used": finished, "models": list(context.models), "preset": context.preset.to_plain()}
+        before = context.store.result(name)
+        if before is not None and {key: before["about"][key] for key in basis} == basis:
+            continue
+        if time.time() >= deadline and not item.is_quick:
+            left.append(name)
+            continue
+        began = time.monotonic()
+        try:
+            data = item.measure(context)
+        except Exception as error:  # out of memory, a kernel that does not compile: the others may well work
+            reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            log.error("%s could not be measured: %s", name, reason)
+            log.debug("traceback", exc_info=True)
+            left.append(name)
+            continue
+        about = basis | {"runs_needed": len(needed), "seconds": round(time.monotonic() - began, 1)}
+        context.store.write_result(name, {"about": about | _surroundings(context), "data": data})
+    progress("measured", len(names), len(names))
+    return tuple(left)
+
+
+def _surroundings(context: Context) -> Json:
+    return {
+        "device": device_name(context.device),
+        "torch": torch.__version__,
+        "enlcn": __version__,
+        "date": datetime.now(UTC).date().isoformat(),
+        "steps": context.steps,
+    }

@@ -1,0 +1,138 @@
+"""A reproduction in several calls: the plan stays, what is done is not done again, other settings are refused."""
+
+from dataclasses import replace
+
+import pytest
+from typer.testing import CliRunner
+
+from enlcn.cli import app
+from enlcn.errors import UserError
+from enlcn.reproduce import paper
+from enlcn.reproduce.docs import BEGIN, END, write_docs
+from enlcn.reproduce.items import ITEMS
+from enlcn.reproduce.material import Sources
+from enlcn.reproduce.report import write_all
+from enlcn.reproduce.run import Left, Request, reproduce
+from enlcn.reproduce.store import Store
+
+CHANGES = (("crop", 8), ("photo_side", 12), ("testsets", None), ("test_crop", None), ("seeds", 2))
+
+
+@pytest.fixture(scope="module")
+def request_for(tmp_path_factory, sources):
+    out = tmp_path_factory.mktemp("reproduction")
+    return Request(("ablation",), out, sources, budget=20, device="cpu", preset="smoke", changes=CHANGES, steps=5)
+
+
+@pytest.fixture(scope="module")
+def finished(request_for):
+    assert reproduce(request_for) == Left(0, ())
+    return Store(request_for.out)
+
+
+def test_the_table_has_every_row_and_seed(finished):
+    result = finished.result("ablation")
+    assert list(result["data"]["rows"]) == list(paper.ABLATION)
+    for row in result["data"]["rows"].values():
+        assert row["seeds"] == [0, 1]
+        assert len(set(row["psnr"]["Set5"])) == 2
+    assert result["about"]["runs_needed"] == len(result["about"]["runs_used"]) == 10
+    table = ITEMS["ablation"].show(result["data"]).tables[0].to_markdown()
+    assert " ± " in table
+    assert "32.21" in table
+
+
+def test_a_second_call_does_nothing_again(finished, request_for):
+    paths = sorted((finished.path / "runs").iterdir())
+    before = [path.stat().st_mtime_ns for path in paths]
+    assert len(paths) == 10
+    assert reproduce(request_for) == Left(0, ())
+    assert [path.stat().st_mtime_ns for path in paths] == before
+
+
+def test_another_table_uses_the_same_runs_and_plan(finished, request_for):
+    assert reproduce(replace(request_for, names=("sparsity",), steps=None, budget=1)) == Left(0, ())
+    assert len(list((finished.path / "runs").iterdir())) == 10
+    rows = finished.result("sparsity")["data"]["rows"]
+    # Five steps teach nothing, but k alone makes attention sparser.
+    assert rows["ENLA + k"]["focus"] > rows["ENLA"]["focus"]
+    assert rows["ENLA + k"]["pixels"] < rows["ENLA"]["pixels"]
+
+
+def test_other_settings_are_refused(finished, request_for):
+    for changed in (replace(request_for, steps=7), replace(request_for, changes=(*CHANGES, ("seeds", 1)))):
+        with pytest.raises(UserError, match="other settings"):
+            reproduce(changed)
+
+
+def test_a_mistake_destroys_nothing(finished, request_for):
+    for wrong in ({"preset": "huge"}, {"changes": (*CHANGES, ("network", "enlcn-huge"))}, {"names": ("table9",)}):
+        with pytest.raises(UserError):
+            reproduce(replace(request_for, overwrite=True, **wrong))
+    assert len(list((finished.path / "runs").iterdir())) == 10
+
+
+def test_time_up_leaves_what_was_not_come_to(request_for, tmp_path):
+    changes = (*CHANGES, ("seeds", 1))
+    late = replace(request_for, out=tmp_path, time_limit=1e-6, names=("ablation", "runtime"), changes=changes)
+    left = reproduce(late)
+    assert left == Left(5, ("runtime",))
+    table = ITEMS["ablation"].show(Store(tmp_path).result("ablation")["data"]).tables[0].to_markdown()
+    assert "| ENLA | 32.37 | +0.16 | – |" in table
+    assert reproduce(replace(late, time_limit=None)) == Left(0, ())
+    assert Store(tmp_path).result("runtime")["data"]["times"]["float32"]["NLA"]
+
+
+def test_files_for_people(finished):
+    names = {path.relative_to(finished.path).as_posix() for path in write_all(finished)}
+    assert {"report.html", "ablation.md", "ablation.csv", "pictures/ablation.svg", "pictures/ablation.png"} <= names
+    text = (finished.path / "ablation.md").read_text()
+    assert "A miniature, not the paper's protocol" in text
+    assert "5 steps of 2 crops of 8x8" in text
+    assert "Not at hand: Set14, B100, Urban100, Manga109" in text
+
+
+def test_a_report_is_written_again_from_what_was_saved(finished):
+    page = finished.path / "report.html"
+    write_all(finished)
+    before = page.read_text()
+    page.unlink()
+    result = CliRunner().invoke(app, ["reproduce", "all", "--out", str(finished.path), "--render-only"])
+    assert result.exit_code == 0, result.output
+    assert page.read_text() == before
+
+
+def test_docs_keep_what_was_written_by_hand(finished, tmp_path):
+    path = tmp_path / "docs" / "reproduction.md"
+    write_docs(finished, path)
+    text = path.read_text()
+    assert "](reproduction/ablation.png)" in text
+    assert (tmp_path / "docs" / "reproduction" / "ablation.png").is_file()
+    path.write_text(text.replace(f"{BEGIN}\n\n{END}", f"{BEGIN}\n\nENLA did not help.\n\n{END}"))
+    write_docs(finished, path)
+    again = path.read_text()
+    assert again.count("ENLA did not help.") == 1
+    assert again.replace("\n\nENLA did not help.", "") == text
+    foreign = tmp_path / "notes.md"
+    foreign.write_text("mine")
+    with pytest.raises(UserError, match="was not written by"):
+        write_docs(finished, foreign)
+    assert foreign.read_text() == "mine"
+
+
+def test_a_folder_of_plain_pictures_will_do(sources, tmp_path, request_for):
+    plain = Sources(sources.data / "train" / "photos", cache=sources.cache)
+    assert reproduce(replace(request_for, sources=plain, out=tmp_path, names=("receptive",))) == Left(0, ())
+    rows = Store(tmp_path).result("receptive")["data"]["rows"]
+    assert rows["enlcn-light-x4"]["beyond_convolutions"] >= 0
+    assert set(rows) >= {"trained without attention", "trained with ENLCA"}
+
+
+def test_missing_pictures_are_named(tmp_path):
+    with pytest.raises(UserError, match="no such folder of pictures"):
+        Sources(tmp_path / "absent")
+
+
+def test_nothing_to_show_is_said(tmp_path):
+    with pytest.raises(UserError, match="holds no results"):
+        write_all(Store(tmp_path))
