@@ -1,11 +1,11 @@
-"""`enlcn upscale`: pictures in, larger pictures out."""
+"""`enlcn upscale`: pictures and videos in, larger ones out."""
 
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from enlcn.cli import console
+from enlcn.cli import console, video_options
 from enlcn.errors import UserError
 
 
@@ -30,7 +30,7 @@ def upscale(
         typer.Option(
             "--model",
             "-m",
-            help="A model's name, a checkpoint, a training run, or untrained:NAME. Default: what is bundled.",
+            help="A model's name, a file, a training run, an address, or untrained:NAME. Default: what is bundled.",
         ),
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, mps …")] = "auto",
@@ -58,6 +58,9 @@ def upscale(
     tile: Annotated[
         int | None, typer.Option(help="Side of streamed tiles in input pixels; changes speed only.")
     ] = None,
+    engine: Annotated[
+        str, typer.Option(help="torch, onnxruntime, or auto: onnxruntime for .onnx files alone.")
+    ] = "auto",
     scratch: Annotated[
         Path | None, typer.Option(help="Folder for scratch files of very large pictures.", file_okay=False, exists=True)
     ] = None,
@@ -65,34 +68,60 @@ def upscale(
     max_pixels: Annotated[int | None, typer.Option(help="Refuse inputs with more pixels.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")] = False,
     report: Annotated[Path | None, typer.Option(help="Write what was done as JSON.")] = None,
+    codec: video_options.Codec = "auto",
+    crf: video_options.Crf = None,
+    preset: video_options.Preset = None,
+    pixel_format: video_options.PixelFormat = None,
+    start: video_options.Start = None,
+    end: video_options.End = None,
+    frames: video_options.Frames = None,
+    segment: video_options.Segment = 240,
+    batch: video_options.FrameBatch = None,
 ) -> None:
-    """Upscale pictures. Large ones are streamed: the result is the same whatever the tile size, without seams."""
+    """Upscale pictures and videos.
+
+    Large pictures are streamed: the result is the same whatever the tile size, without seams. A video keeps its sound,
+    subtitles, times and colours; a run that was killed goes on where it was.
+    """
     from enlcn.upscaling.jobs import Naming, check_format, plan_jobs
-    from enlcn.zoo import native_scale
+    from enlcn.video.jobs import split_videos
+    from enlcn.zoo import fetch_remote, native_scale
 
     if scale is None and width is None and height is None:
         scale = float(native_scale(model))
 
     label = f"x{scale:g}" if scale is not None else f"{width or ''}x{height or ''}".strip("x")
-    planned = plan_jobs(inputs, Naming(output, check_format(format), suffix, label))
+    naming = Naming(output, check_format(format), suffix, label)
+    pictures, videos = split_videos(inputs, naming)
+    planned = plan_jobs(pictures, naming) if pictures else []
     from enlcn.files import refuse_to_overwrite
     from enlcn.upscaling.picture import Target
 
     target = Target(scale, width, height)
     if report is not None:
         refuse_to_overwrite(report, overwrite or skip_existing)
+    if quality is not None and not planned:
+        raise UserError("--quality is for pictures; videos take --crf, where smaller is better")
+    if (format is not None or lossless) and not planned:
+        raise UserError("--format and --lossless are for pictures; a video's file name and --codec say what it becomes")
+    if not videos and (codec != "auto" or any(v is not None for v in (crf, preset, pixel_format, start, end, frames))):
+        raise UserError("the options of videos (--codec, --crf, --start ...) mean nothing here: no input is a video")
+    clip = (start, end, frames, segment, batch)
+    video = video_options.video_options(videos, codec, crf, preset, pixel_format, *clip) if videos else None
     if dry_run:
-        _say_plan(planned, target, skip_existing)
+        problems = video_options.say_video_plan(videos, target, video, skip_existing)
+        _say_plan(planned, target, skip_existing, problems)
         return
 
     from enlcn.upscaling.batch import Batch, BatchOptions
     from enlcn.upscaling.engine import EngineOptions
 
-    engine = EngineOptions(device, precision, mode, self_ensemble, memory_limit, tile, scratch)
+    fetch_remote([model] if model else [])
+    engine_options = EngineOptions(device, precision, mode, self_ensemble, memory_limit, tile, scratch, engine)
     options = BatchOptions(
         target,
         model,
-        engine,
+        engine_options,
         quality,
         lossless,
         overwrite,
@@ -101,30 +130,36 @@ def upscale(
         max_pixels,
     )
     outcomes: list[Any] = []
+    total = len(planned) + len(videos)
     try:
-        _run(Batch(options), planned, outcomes)
+        engines = Batch(options)
+        _run(engines, planned, outcomes, alone=total == 1)
+        for outcome in video_options.run_videos(engines, videos, video):
+            outcomes.append(outcome)
+            _say(outcome, alone=total == 1)
     except KeyboardInterrupt:
-        left = len(planned) - len(outcomes)
-        advice = "; run it again with --skip-existing for the rest" if len(planned) > 1 else ""
-        console.err.print(f"interrupted: {len(outcomes)} of {len(planned)} finished, {left} left{advice}")
+        left = total - len(outcomes)
+        advice = "; run it again with --skip-existing for the rest" if total > 1 else ""
+        if videos and total == 1:
+            advice = "; run it again to go on"
+        console.err.print(f"interrupted: {len(outcomes)} of {total} finished, {left} left{advice}")
         raise typer.Exit(130) from None
     finally:
         if report is not None:
             _write_report(report, outcomes)
     failed = [outcome for outcome in outcomes if outcome.status == "failed"]
-    if failed and len(planned) == 1:
+    if failed and total == 1:
         raise UserError(failed[0].message)
-    if len(planned) > 1:
+    if total > 1:
         counts = {status: sum(o.status == status for o in outcomes) for status in ("done", "skipped", "failed")}
         console.say(", ".join(f"{count} {status}" for status, count in counts.items() if count), to=console.err)
     if failed:
         raise typer.Exit(1)
 
 
-def _say_plan(planned: list[Any], target: Any, skip_existing: bool) -> None:
+def _say_plan(planned: list[Any], target: Any, skip_existing: bool, problems: int) -> None:
     from enlcn.upscaling.large import header_size
 
-    problems = 0
     for job in planned:
         size = header_size(job.source) if job.source is not None else None
         sizes = ""
@@ -141,7 +176,7 @@ def _say_plan(planned: list[Any], target: Any, skip_existing: bool) -> None:
         raise typer.Exit(1)
 
 
-def _run(batch: Any, planned: list[Any], outcomes: list[Any]) -> None:
+def _run(batch: Any, planned: list[Any], outcomes: list[Any], *, alone: bool) -> None:
     with console.progress_bar() as bar:
         whole = bar.add_task("pictures", total=len(planned), visible=len(planned) > 1)
 
@@ -157,7 +192,7 @@ def _run(batch: Any, planned: list[Any], outcomes: list[Any]) -> None:
         for outcome in batch.run(planned, watch):
             bar.advance(whole)
             outcomes.append(outcome)
-            _say(outcome, alone=len(planned) == 1)
+            _say(outcome, alone=alone)
 
 
 def _say(outcome: Any, *, alone: bool) -> None:

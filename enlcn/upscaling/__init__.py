@@ -15,14 +15,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from enlcn.checkpoint import load
 from enlcn.data.image import Image, split_alpha
 from enlcn.data.image_io import load_image, to_float, to_uint16
 from enlcn.errors import UserError
 from enlcn.models.backbone import SRNetwork
 from enlcn.upscaling.engine import Engine, EngineOptions
+from enlcn.upscaling.open_engine import open_engine
 from enlcn.upscaling.picture import Target, upscale_image
-from enlcn.zoo import native_scale, resolve, trained_scale
+from enlcn.zoo import known, native_scale, resolve, trained_scale
 
 __all__ = ["Engine", "EngineOptions", "Target", "upscale", "upscale_image"]
 
@@ -41,8 +41,9 @@ def upscale(
             [0, 1]; a tensor (3, H, W), (1, H, W) or a batch (B, 3, H, W) of floats in [0, 1]; a PIL image, which is
             turned upright as its EXIF says; or a path.
         scale: any number up to 4; what is no trained scale is shrunk from the next one. None is the model's own.
-        model: a name, a checkpoint file or a network; None takes the weights that come with the package.
-        options: fields of `EngineOptions`: device, precision, mode, self_ensemble, memory_limit, tile, scratch.
+        model: a name, a checkpoint file, an ONNX file or a network; None takes the weights that come with the package.
+        options: fields of `EngineOptions`: device, precision, mode, self_ensemble, memory_limit, tile, scratch,
+            engine.
 
     Returns:
         The same kind; for a path an `enlcn.data.image.Image`, which `enlcn.data.image_io.save_image` writes.
@@ -79,12 +80,14 @@ def upscale(
 
 
 @lru_cache(maxsize=2)
-def _engine(name: str, stamp: tuple[int, int], options: EngineOptions) -> Engine:
+def _engine(name: str, stamp: object, options: EngineOptions) -> Engine:
     """Engines are kept between calls; `stamp` tells a file from what it was before."""
-    return Engine(load(name), options)
+    return open_engine(name, options)
 
 
-def _stamp(name: str) -> tuple[int, int]:
+def _stamp(name: str) -> object:
+    if (shipped := known().get(name)) is not None:
+        return shipped.sha256
     try:
         status = Path(name).stat()
     except OSError:

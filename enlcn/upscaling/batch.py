@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 
-from enlcn.checkpoint import load
 from enlcn.data.image_io import MAX_PIXELS, check_can_write, encode_image, has_transparency, load_image
 from enlcn.errors import UserError
 from enlcn.files import atomic_write, refuse_to_overwrite, remove_leftovers
@@ -21,6 +20,7 @@ from enlcn.upscaling.devices import resolve_device, torch_threads
 from enlcn.upscaling.engine import Engine, EngineOptions
 from enlcn.upscaling.jobs import Job
 from enlcn.upscaling.large import is_large, upscale_large
+from enlcn.upscaling.open_engine import open_engine
 from enlcn.upscaling.picture import Target, upscale_image
 from enlcn.upscaling.streaming import Progress
 from enlcn.zoo import resolve, trained_scale
@@ -184,5 +184,5 @@ class Batch:
             name = resolve(model, trained_scale(options.target.factor(height, width), model))
         with self._lock:
             if name not in self._engines:
-                self._engines[name] = Engine(load(name), self._engine_options)
+                self._engines[name] = open_engine(name, self._engine_options)
             return self._engines[name]

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from enlcn.errors import UserError
 from enlcn.models.backbone import SRNetwork
+from enlcn.models.fast import FastNetwork
 from enlcn.upscaling import memory
 from enlcn.upscaling.devices import PRECISIONS, autocast, resolve_device, resolve_precision
 from enlcn.upscaling.ensemble import orientations, turned_reader, turned_writer
@@ -33,6 +34,7 @@ from enlcn.upscaling.whole import upscale_whole
 log = logging.getLogger(__name__)
 
 MODES = ("auto", "whole", "streaming")
+ENGINES = ("auto", "torch", "onnxruntime")
 _AVERAGING_TILE = 256
 
 
@@ -48,6 +50,7 @@ class EngineOptions:
         memory_limit: bytes to stay under, as a number or as text ("2G"); None takes a share of what is free.
         tile: side of streamed tiles in LR pixels; None takes what fits the limit.
         scratch: folder for what does not fit; None takes the system's.
+        engine: "torch", "onnxruntime" or "auto": onnxruntime for ONNX files, torch for all else.
     """
 
     device: str = "auto"
@@ -57,11 +60,13 @@ class EngineOptions:
     memory_limit: int | str | None = None
     tile: int | None = None
     scratch: Path | None = None
+    engine: str = "auto"
 
     def __post_init__(self) -> None:
         for name, value, choices in (
             ("precision", self.precision, ("auto", *PRECISIONS)),
             ("mode", self.mode, MODES),
+            ("engine", self.engine, ENGINES),
         ):
             if value not in choices:
                 raise UserError(f"{name} is '{value}'; choose from {', '.join(choices)}")
@@ -111,6 +116,7 @@ class Engine:
         self.precision = resolve_precision(self.options.precision, self.device)
         # Dense convolutions run faster and in less memory with channels last, on CPUs and GPUs alike.
         self.network = network.to(self.device, memory_format=torch.channels_last).eval()  # type: ignore[call-overload]
+        self._fast: FastNetwork | None = None
         self.limit = self.options.limit or memory.default_limit(self.device)
         self.host_limit = self.options.limit or memory.default_limit(torch.device("cpu"))
 
@@ -118,6 +124,10 @@ class Engine:
     def scale(self) -> int:
         """s."""
         return self.network.config.scale
+
+    def why_not_streamable(self) -> str | None:
+        """The reason why this engine cannot stream exactly, or None if it can."""
+        return why_not_streamable(self.network)
 
     def upscale(
         self, height: int, width: int, read_lr: ReadLR, emit_sr: EmitSR, progress: Progress | None = None
@@ -141,14 +151,14 @@ class Engine:
                 report = _noted(report, f"{report.precision} gave values that are not finite; done again in fp32")
                 report = replace(report, precision="fp32")
             except (MemoryError, torch.OutOfMemoryError, RuntimeError) as error:
-                if report.mode == "streaming" or not _is_out_of_memory(error) or why_not_streamable(self.network):
+                if report.mode == "streaming" or not _is_out_of_memory(error) or self.why_not_streamable():
                     raise
                 report = _noted(report, "out of memory; done again by streaming")
                 report = replace(report, mode="streaming", tile=self._tile(self.limit // 2))
 
     def _mode(self, height: int, width: int) -> str:
         wanted = self.options.mode
-        reason = why_not_streamable(self.network)
+        reason = self.why_not_streamable()
         if wanted == "streaming" and reason is not None:
             raise UserError(f"cannot stream this network: {reason}")
         fits = memory.whole_image_bytes(self.network.config, height, width) <= self.limit
@@ -167,6 +177,15 @@ class Engine:
         with autocast(report.precision, self.device):
             disk = run(report, size, read_lr, emit_sr, progress)
         return replace(report, disk=disk)
+
+    def whole_network(self, precision: str) -> SRNetwork | FastNetwork:
+        """What computes whole images: on a GPU in 16 bits, the network laid out for it."""
+        if self.device.type != "cuda" or precision == "fp32":
+            return self.network
+        if self._fast is None or self._fast.dtype != PRECISIONS[precision]:
+            # No graphs: pictures seldom share a size, and recording one costs more than it saves.
+            self._fast = FastNetwork(self.network, PRECISIONS[precision], graphs=False)
+        return self._fast
 
     def _tile(self, limit: int) -> int:
         return self.options.tile or memory.fitting_tile(self.network.config, limit)
@@ -188,7 +207,7 @@ class Engine:
 
         if report.mode == "whole":
             whole = Tile(0, height, 0, width, height, width)
-            upscale_whole(self.network, read_on_device(whole), emit_checked, progress=progress)
+            upscale_whole(self.whole_network(report.precision), read_on_device(whole), emit_checked, progress=progress)
             return 0
         channels = features_channels(self.network)
         dtype = np.dtype(np.float32 if report.precision == "fp32" else np.float16)

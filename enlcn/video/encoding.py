@@ -60,8 +60,7 @@ def plan_encoding(
     options: EncodeOptions, facts: VideoFacts, size: tuple[int, int], container: str
 ) -> tuple[EncodePlan, tuple[str, ...]]:
     """How pictures of `size` (height, width) are encoded, and notes on what is not as in the source."""
-    name = codecs.default_codec(container) if options.codec == "auto" else options.codec
-    codec = codecs.codec_named(name)
+    codec = _codec(options, container)
     form = codecs.choose_pixel_format(codec, options.pixel_format, facts.chroma, facts.bits)
     height, width = codecs.fitting_size(form, *size)
     notes = []
@@ -84,6 +83,18 @@ def plan_encoding(
         colour=facts.colour,
     )
     return plan, tuple(notes)
+
+
+def check_options(options: EncodeOptions, container: str) -> None:
+    """An error where no video could be encoded so, whatever it is."""
+    codec = _codec(options, container)
+    codecs.encoder_options(codec, options.crf, options.preset)
+    if options.pixel_format is not None:
+        codecs.choose_pixel_format(codec, options.pixel_format, "420", 8)
+
+
+def _codec(options: EncodeOptions, container: str) -> codecs.Codec:
+    return codecs.codec_named(codecs.default_codec(container) if options.codec == "auto" else options.codec)
 
 
 def configure(context: Any, plan: EncodePlan) -> None:

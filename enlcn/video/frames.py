@@ -88,7 +88,8 @@ class FrameUpscaler:
         stored = torch.from_numpy(np.stack(frames)).to(self.engine.device)
         try:
             with autocast(self.engine.precision, self.engine.device):
-                upscale_whole(self._network, to_float(stored).permute(0, 3, 1, 2), emit)
+                network = self.engine.whole_network(self.engine.precision)
+                upscale_whole(network, to_float(stored).permute(0, 3, 1, 2), emit)
         except (MemoryError, torch.OutOfMemoryError):
             self.batch = 1
             return None

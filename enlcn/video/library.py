@@ -17,5 +17,6 @@ def pyav() -> Any:
 
 
 def first_line(error: BaseException) -> str:
-    """What a library's error says, on one line."""
-    return (str(error).splitlines() or [type(error).__name__])[0]
+    """What a library's error says, on one line, without FFmpeg's number for it."""
+    told = getattr(error, "strerror", None) or str(error)
+    return (str(told).splitlines() or [type(error).__name__])[0]

@@ -10,7 +10,7 @@ from typing import Any
 
 from enlcn.errors import UserError
 from enlcn.video.codecs import CODECS
-from enlcn.video.encoding import EncodePlan, configure
+from enlcn.video.encoding import EncodePlan, SegmentEncoder, configure
 from enlcn.video.library import first_line, pyav
 from enlcn.video.probe import is_cover, main_stream, open_video
 from enlcn.video.segments import read_header, read_packets
@@ -47,6 +47,7 @@ class RemuxPlan:
 
 def check_output(plan: RemuxPlan, folder: Path, target: Path) -> tuple[str, ...]:
     """Write a header and nothing more: what does not fit is known before the work. Returns notes."""
+    SegmentEncoder(plan.encoding, target)  # an encoder that cannot be opened is not the container's fault
     trial = folder / f"trial{target.suffix}"
     try:
         with open_video(plan.source) as source:

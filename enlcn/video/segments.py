@@ -8,7 +8,9 @@ import glob
 import hashlib
 import json
 import shutil
+import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
@@ -71,9 +73,12 @@ class Workspace:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._lock is not None:
-            self._lock.close()
-            self._lock = None
+        if self._lock is None:
+            return
+        if kind is not None and not self.path(0).exists():
+            _delete(self.folder, self._lock)  # a run that came to nothing leaves nothing
+        self._lock.close()
+        self._lock = None
 
     def path(self, index: int) -> Path:
         """Where segment `index` lies."""
@@ -111,13 +116,13 @@ class Workspace:
 
     def remove(self) -> None:
         """Delete this folder, and those that runs with other settings left for the same result."""
-        self.__exit__(None, None, None)
-        shutil.rmtree(self.folder, ignore_errors=True)
+        if self._lock is not None:
+            _delete(self.folder, self._lock)
+            self._lock = None
         for other in self.target.parent.glob(f".{glob.escape(self.target.name)}.segments-*"):
-            lock = _locked(other / _LOCK) if other.is_dir() else None
-            if lock is not None:
-                lock.close()
-                shutil.rmtree(other, ignore_errors=True)
+            with suppress(OSError):  # whoever made it removes it at this moment
+                if (lock := _locked(other / _LOCK)) is not None:
+                    _delete(other, lock)
 
 
 def read_header(path: Path) -> SegmentHeader:
@@ -141,6 +146,14 @@ def _is_whole(path: Path) -> bool:
             return path.stat().st_size == file.tell() + sum(size for _, _, size in header.packets)
     except (OSError, ValueError, TypeError):
         return False
+
+
+def _delete(folder: Path, lock: IO[str]) -> None:
+    """Delete a folder while its lock is held, so that nobody begins in it meanwhile, and close the lock."""
+    shutil.rmtree(folder, ignore_errors=True)
+    lock.close()
+    if sys.platform == "win32":  # where a file that is open stays
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _locked(path: Path) -> IO[str] | None:

@@ -1,0 +1,1 @@
+"""Networks for other programs: ONNX, torch.export, the Hugging Face Hub, spandrel."""
