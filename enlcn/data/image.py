@@ -15,12 +15,13 @@ class ImageError(UserError):
 class Image:
     """Pixels upright as seen, with their colour profile and metadata.
 
-    pixels: (H, W, C), uint8 or uint16, C = 1 (grey) or 3 (RGB).
-    alpha:  (H, W) in the dtype of pixels, not multiplied into them; None where there is none.
-    icc:    the ICC profile that gives the pixels their colours; None means sRGB.
-    exif:   the EXIF block from its byte-order mark on, orientation 1.
-    xmp:    the XMP packet.
-    dpi:    horizontal and vertical resolution.
+    Attributes:
+        pixels: (H, W, C), uint8 or uint16, C = 1 (grey) or 3 (RGB).
+        alpha: (H, W) in the dtype of pixels, not multiplied into them; None where there is none.
+        icc: the ICC profile that gives the pixels their colours; None means sRGB.
+        exif: the EXIF block from its byte-order mark on, orientation 1.
+        xmp: the XMP packet.
+        dpi: horizontal and vertical resolution.
     """
 
     pixels: np.ndarray
