@@ -1,0 +1,177 @@
+// Pictures on their way: sent a few at a time, followed, cancelled, downloaded.
+import { ProblemError, call, follow, pause, withQuery } from "./api.js";
+
+const AT_ONCE = 2;
+const THUMB = 96;
+let number = 0;
+
+export class Item {
+  constructor(file, settings) {
+    this.key = number += 1;
+    this.file = file;
+    this.settings = settings;
+    this.state = "new";
+    this.job = null;
+    this.error = null;
+    this.pictures = null;
+    this.bitmap = undefined;
+  }
+
+  get name() { return this.file.name || "pasted picture"; }
+
+  // As `enlcn upscale` would call it.
+  get resultName() {
+    const extension = { jpeg: "jpg", tiff: "tif" }[this.job.format] || this.job.format;
+    return `${this.name.replace(/\.[^.]+$/, "")}_x${this.settings.scale}.${extension}`;
+  }
+
+  get isBusy() { return ["new", "sending", "queued", "running"].includes(this.state); }
+
+  // The input as the browser reads it; null where it cannot.
+  async input() {
+    if (this.bitmap === undefined) {
+      this.bitmap = await createImageBitmap(this.file).catch(() => null);
+    }
+    return this.bitmap;
+  }
+
+  async thumbnail() {
+    const bitmap = await this.input();
+    if (!bitmap) return null;
+    const canvas = document.createElement("canvas");
+    canvas.width = canvas.height = THUMB;
+    const side = Math.min(bitmap.width, bitmap.height);
+    const context = canvas.getContext("2d");
+    context.imageSmoothingQuality = "high";
+    context.drawImage(bitmap, (bitmap.width - side) / 2, (bitmap.height - side) / 2, side, side, 0, 0, THUMB, THUMB);
+    return canvas;
+  }
+
+  // Before and after as images, fetched when first looked at.
+  async compared() {
+    if (!this.pictures) {
+      const load = async (path) => {
+        const url = URL.createObjectURL(await (await call(path)).blob());
+        const image = new Image();
+        image.src = url;
+        await image.decode();
+        return image;
+      };
+      const id = this.job.id;
+      this.pictures = Promise.all([load(`/v1/jobs/${id}/before`), load(`/v1/jobs/${id}/preview`)]);
+      this.pictures.catch(() => { this.pictures = null; });
+    }
+    return this.pictures;
+  }
+
+  async release() {
+    const pictures = await this.pictures?.catch(() => null);
+    for (const image of pictures || []) URL.revokeObjectURL(image.src);
+    this.pictures = null;
+  }
+}
+
+export class Queue extends EventTarget {
+  constructor() {
+    super();
+    this.items = [];
+    this.running = 0;
+  }
+
+  add(files, settings) {
+    const added = [...files].map((file) => new Item(file, { ...settings }));
+    this.items.push(...added);
+    for (const item of added) this.tell("added", item);
+    this.next();
+    return added;
+  }
+
+  again(item, settings) {
+    this.stop(item);
+    item.release();
+    item.settings = { ...settings };
+    item.state = "new";
+    item.error = item.job = item.step = null;
+    this.tell("changed", item);
+    this.next();
+  }
+
+  remove(item) {
+    this.stop(item);
+    item.release();
+    this.items = this.items.filter((other) => other !== item);
+    this.tell("removed", item);
+  }
+
+  cancel(item) {
+    this.stop(item);
+    item.state = "cancelled";
+    this.tell("changed", item);
+  }
+
+  stop(item) {
+    item.controller?.abort();
+    item.controller = null;
+    if (item.job) call(`/v1/jobs/${item.job.id}`, { method: "DELETE" }).catch(() => {});
+  }
+
+  next() {
+    while (this.running < AT_ONCE) {
+      const item = this.items.find((one) => one.state === "new");
+      if (!item) return;
+      this.running += 1;
+      item.state = "sending";
+      this.run(item).finally(() => { this.running -= 1; this.next(); });
+    }
+  }
+
+  async run(item) {
+    const controller = item.controller = new AbortController();
+    const settle = (state, error = null) => {
+      if (item.controller !== controller) return; // cancelled, or sent again meanwhile
+      item.state = state;
+      item.error = error;
+      this.tell("changed", item);
+    };
+    try {
+      item.job = await this.send(item, controller.signal);
+      item.state = item.job.state;
+      this.tell("changed", item);
+      const job = await follow(item.job.id, controller.signal, (news) => {
+        item.job = news;
+        item.state = news.state;
+        this.tell("changed", item);
+      });
+      settle(job.state, job.problem && new ProblemError(job.problem));
+    } catch (error) {
+      if (error.name !== "AbortError") settle("failed", error);
+    }
+  }
+
+  async send(item, signal) {
+    const path = withQuery("/v1/upscale", { ...item.settings, respond: "job", compare: "true" });
+    for (;;) {
+      this.tell("changed", item);
+      try {
+        const response = await call(path, { method: "POST", body: item.file, signal, headers: { "Content-Type": "application/octet-stream" } });
+        return await response.json();
+      } catch (error) {
+        if (error.status !== 429) throw error;
+        item.step = "the server is busy, trying again";
+        this.tell("changed", item);
+        await pause(1000 * Math.min(error.retryAfter || 2, 10), signal);
+      }
+    }
+  }
+
+  async save(item) {
+    const blob = await (await call(`/v1/jobs/${item.job.id}/result`)).blob();
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(blob);
+    link.download = item.resultName;
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
+  }
+
+  tell(name, item) { this.dispatchEvent(new CustomEvent(name, { detail: item })); }
+}

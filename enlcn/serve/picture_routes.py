@@ -1,0 +1,216 @@
+"""Pictures over HTTP: upscale one, or ask where a network looks in it."""
+
+import asyncio
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import JSONResponse, StreamingResponse
+from starlette.background import BackgroundTask
+
+from enlcn.data.image_io import check_can_write
+from enlcn.errors import UserError
+from enlcn.serve.attention_work import WEIGHINGS, AttentionOptions, AttentionWork
+from enlcn.serve.catalogue import Catalogue
+from enlcn.serve.job_routes import file_response, studio_of, view
+from enlcn.serve.jobs import Job
+from enlcn.serve.problems import Problem
+from enlcn.serve.schemas import (
+    PICTURE_BODY,
+    AttentionParameters,
+    AttentionView,
+    JobView,
+    UpscaleParameters,
+    UpscaleQuery,
+    problem_responses,
+)
+from enlcn.serve.studio import Studio
+from enlcn.serve.uploads import Header, check_length, probe, receive
+from enlcn.serve.upscale_work import MEDIA_TYPES, UpscaleOptions, UpscaleWork
+from enlcn.upscaling.picture import Target
+
+router = APIRouter(prefix="/v1")
+_PROBLEMS = problem_responses(
+    "bad-request",
+    "upload-too-slow",
+    "job-cancelled",
+    "upload-too-large",
+    "too-many-pixels",
+    "not-an-image",
+    "damaged-image",
+    "invalid-parameters",
+    "queue-full",
+    "client-queue-full",
+    "shutting-down",
+    "storage-full",
+    "too-slow",
+)
+
+
+@router.post(
+    "/upscale",
+    response_class=Response,
+    responses={
+        200: {
+            "description": "The picture itself: small results, or respond=image.",
+            "content": {media: {"schema": {"type": "string", "format": "binary"}} for media in MEDIA_TYPES.values()},
+        },
+        202: {
+            "description": "A job: large results, or respond=job.",
+            "model": JobView,
+            "headers": {"Location": {"schema": {"type": "string"}, "description": "Where the job is."}},
+            "links": {
+                name: {"operationId": name, "parameters": {"job_id": "$response.body#/id"}}
+                for name in ("get_job", "get_events", "get_result", "get_before", "get_preview", "delete_job")
+            },
+        },
+        **_PROBLEMS,
+    },
+    openapi_extra=PICTURE_BODY,
+    tags=["pictures"],
+    summary="Upscale a picture",
+)
+async def post_upscale(request: Request, asked: UpscaleParameters) -> Response:
+    """Send a picture as a form's part named `file` or as the raw body. A client that goes away frees its place."""
+    studio = studio_of(request)
+    catalogue: Catalogue = request.app.state.catalogue
+    model = catalogue.find(asked.model)
+    try:
+        given = (asked.scale, asked.width, asked.height)
+        target = Target(*given) if any(given) else Target(scale=float(model.largest_scale))
+    except UserError as error:
+        raise Problem("invalid-parameters", str(error)) from None
+    check_length(request, studio.config)
+    with studio.reserve(client_of(request)) as place:
+        upload = await receive(request, studio)
+        try:
+            header = await probe(upload, studio)
+            height, width = target.size(header.height, header.width)
+            options = UpscaleOptions(
+                model,
+                target,
+                asked.precision or studio.config.precision,
+                asked.self_ensemble,
+                _format(asked, header),
+                asked.quality,
+                asked.lossless,
+                asked.compare,
+            )
+            _check(options, header, (height, width))
+            facts = {
+                "kind": "upscale",
+                "input": {"width": header.width, "height": header.height},
+                "output": {"width": width, "height": height},
+                "format": options.format,
+                "model": model.name,
+            }
+            cost = header.width * header.height * (8 if asked.self_ensemble else 1)
+            work = UpscaleWork(
+                upload, options, studio.config.max_pixels, cost, studio.storage, studio.make_room, studio.metrics
+            )
+            job = place.submit(work, facts)
+        except BaseException:
+            upload.close()
+            raise
+    as_image = asked.respond == "image" or (asked.respond == "auto" and width * height <= studio.config.direct_pixels)
+    if not as_image:
+        return JSONResponse(view(studio, job), 202, headers={"Location": f"/v1/jobs/{job.id}"})
+    await finished(request, studio, job)
+    assert job.result is not None
+    response: StreamingResponse = file_response(*job.result.files["result"])
+    response.background = BackgroundTask(studio.forget, job)
+    return response
+
+
+@router.post(
+    "/attention",
+    response_model=AttentionView,
+    responses=_PROBLEMS,
+    openapi_extra=PICTURE_BODY,
+    tags=["pictures"],
+    summary="Where a network looks",
+)
+async def post_attention(request: Request, asked: AttentionParameters) -> Response:
+    """Send a picture as a form's part named `file` or as the raw body; large ones are shrunk before."""
+    studio = studio_of(request)
+    catalogue: Catalogue = request.app.state.catalogue
+    model = catalogue.find(asked.model)
+    check_length(request, studio.config)
+    with studio.reserve(client_of(request)) as place:
+        upload = await receive(request, studio)
+        try:
+            header = await probe(upload, studio)
+            if asked.x >= header.width or asked.y >= header.height:
+                detail = f"point {asked.x},{asked.y} lies outside the picture of {header.width}x{header.height} pixels"
+                raise Problem("invalid-parameters", detail)
+            options = AttentionOptions(
+                model,
+                (asked.x, asked.y),
+                tuple(asked.modules) or None,
+                tuple(asked.weighings) or WEIGHINGS,
+                asked.k,
+                asked.m,
+                asked.seed,
+            )
+            config = studio.config
+            cost = min(header.width * header.height, config.attention_pixels)
+            work = AttentionWork(upload, options, config.max_pixels, config.attention_pixels, cost)
+            job = place.submit(work, {"kind": "attention"})
+        except BaseException:
+            upload.close()
+            raise
+    try:
+        await finished(request, studio, job)
+        assert job.result is not None
+        return JSONResponse(job.result.facts)
+    finally:
+        studio.forget(job)
+
+
+async def finished(request: Request, studio: Studio, job: Job) -> None:
+    """Wait for a job; where the client goes away meanwhile, the job goes too. A problem is raised."""
+    ended = asyncio.ensure_future(job.until_final())
+    left = asyncio.ensure_future(_client_left(request))
+    try:
+        await asyncio.wait({ended, left}, return_when=asyncio.FIRST_COMPLETED)
+        if not job.is_final:
+            raise Problem("job-cancelled", "the client went away")
+        if job.problem is not None:
+            raise job.problem
+    except BaseException:
+        studio.forget(job)
+        raise
+    finally:
+        ended.cancel()
+        left.cancel()
+
+
+async def _client_left(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def client_of(request: Request) -> str:
+    """Whose request it is, for sharing the device fairly."""
+    header = studio_of(request).config.client_header
+    if header is not None and request.headers.get(header):
+        # The last entry is what the proxy itself has added; those before it anyone can send.
+        return request.headers[header].rpartition(",")[2].strip()
+    return request.client.host if request.client is not None else "unknown"
+
+
+def _format(asked: UpscaleQuery, header: Header) -> str:
+    if asked.format != "auto":
+        return asked.format
+    return "tiff" if header.format == "tiff" else "png"
+
+
+def _check(options: UpscaleOptions, header: Header, size: tuple[int, int]) -> None:
+    """All that can be told from the header alone is told before the work."""
+    how: dict[str, Any] = {"quality": options.quality, "lossless": options.lossless, "name": "result"}
+    try:
+        factor = options.target.factor(header.height, header.width)
+        if factor > options.model.largest_scale:
+            raise UserError(f"x{factor:.4g} is beyond x{options.model.largest_scale}, this model's largest scale")
+        check_can_write(options.format, size[1], size[0], transparent=False, **how)
+    except UserError as error:
+        raise Problem("invalid-parameters", str(error)) from None

@@ -1,0 +1,153 @@
+"""A picture out of a request's body: counted while it comes, kept in a nameless file, its header read first."""
+
+import asyncio
+import io
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.datastructures import UploadFile
+from starlette.formparsers import MultiPartException, MultiPartParser
+from starlette.requests import ClientDisconnect, Request
+
+from enlcn.data import vips_codec
+from enlcn.data.image import ImageError
+from enlcn.data.image_formats import sniff_format
+from enlcn.serve.config import ServeConfig
+from enlcn.serve.decoding import ALONE
+from enlcn.serve.problems import Problem, retry_later
+from enlcn.serve.storage import CHUNK, Blob, StorageFullError
+from enlcn.serve.studio import Studio
+
+FIELD = "file"
+_MULTIPART = "multipart/form-data"
+_FORM_OVERHEAD = 2**14  # boundaries and headers around the file
+_SNIFFED = 64
+
+
+@dataclass(frozen=True)
+class Header:
+    """What a picture's header says: its format and its size as seen."""
+
+    format: str
+    width: int
+    height: int
+
+
+def check_length(request: Request, config: ServeConfig) -> None:
+    """Refuse a body that announces too many bytes before any is read."""
+    try:
+        length = int(request.headers.get("content-length", "0"))
+    except ValueError:
+        raise Problem("bad-request", "Content-Length is no number") from None
+    if length > config.max_upload_bytes + _FORM_OVERHEAD:
+        raise _too_large(config)
+
+
+async def receive(request: Request, studio: Studio) -> Blob:
+    """The picture of a request: the part named "file" of a form, or the raw body."""
+    config = studio.config
+    studio.make_room(min(config.max_upload_bytes, int(request.headers.get("content-length", "0"))))
+    blob = studio.storage.blob()
+    try:
+        async with asyncio.timeout(config.upload_seconds):
+            if request.headers.get("content-type", "").lower().startswith(_MULTIPART):
+                await _receive_form(request, config, blob)
+            else:
+                async for part in _counted(request, config):
+                    blob.write(part)
+        if not blob.size:
+            raise Problem("bad-request", f"the body is empty; send a picture, or a form with a part named '{FIELD}'")
+        return blob
+    except BaseException as error:
+        blob.close()
+        if isinstance(error, TimeoutError):
+            raise Problem("upload-too-slow", f"the body did not arrive within {config.upload_seconds:g} s") from None
+        if isinstance(error, StorageFullError):
+            raise retry_later("storage-full", "no room for the upload right now", studio.retry_after()) from None
+        raise
+
+
+async def _receive_form(request: Request, config: ServeConfig, blob: Blob) -> None:
+    stream = _counted(request, config)
+    parser = MultiPartParser(request.headers, stream, max_files=1, max_fields=8, max_part_size=_FORM_OVERHEAD)
+    try:
+        form = await parser.parse()
+    except (MultiPartException, KeyError, UnicodeError, AssertionError) as error:
+        reason = getattr(error, "message", None) or "it is no valid form"
+        raise Problem("bad-request", f"the form cannot be read: {reason}") from None
+    try:
+        file = form.get(FIELD)
+        if not isinstance(file, UploadFile):
+            raise Problem("bad-request", f"the form has no file in a part named '{FIELD}'")
+        while part := await file.read(CHUNK):
+            blob.write(part)
+    finally:
+        await form.close()
+
+
+async def _counted(request: Request, config: ServeConfig) -> AsyncGenerator[bytes, None]:
+    received = 0
+    try:
+        async for part in request.stream():
+            received += len(part)
+            if received > config.max_upload_bytes + _FORM_OVERHEAD:
+                raise _too_large(config)
+            yield part
+    except ClientDisconnect:
+        raise Problem("bad-request", "the client went away during the upload") from None
+
+
+def _too_large(config: ServeConfig) -> Problem:
+    limit = config.max_upload_bytes
+    return Problem("upload-too-large", f"more than {limit:,} bytes, the limit of one upload", extra={"limit": limit})
+
+
+async def probe(blob: Blob, studio: Studio) -> Header:
+    """The header of an uploaded picture; a problem where it is none, or promises more pixels than are allowed."""
+    config = studio.config
+    async with studio.probes:
+        header = await asyncio.to_thread(_probe, blob)
+    pixels = header.width * header.height
+    if pixels > config.max_pixels:
+        detail = f"{header.width:,}x{header.height:,} is {pixels:,} pixels, the limit is {config.max_pixels:,}"
+        raise Problem("too-many-pixels", detail, extra={"limit": config.max_pixels})
+    return header
+
+
+def _probe(blob: Blob) -> Header:
+    data = blob.read()
+    try:
+        format = sniff_format(data[:_SNIFFED], "upload")
+    except ImageError as error:
+        raise Problem("not-an-image", str(error)) from None
+    try:
+        read = _by_vips if vips_codec.is_available(format) else _by_pillow
+        with ALONE:
+            width, height = read(data, format)
+    except Problem:
+        raise
+    except Exception as error:  # a damaged header can raise nearly anything
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise Problem("damaged-image", f"upload: its header cannot be read ({reason})") from None
+    return Header(format, width, height)
+
+
+def _by_vips(data: bytes, format: str) -> tuple[int, int]:
+    pyvips = vips_codec.vips()
+    load: Any = getattr(pyvips.Image, f"{vips_codec.LOADERS[format]}load_buffer")
+    try:
+        opened = load(data, access="sequential")
+    except pyvips.Error as error:
+        raise Problem("damaged-image", f"upload: its header cannot be read ({vips_codec.reason(error)})") from None
+    # AVIF is turned by its own transform, which libvips has applied; the others by EXIF.
+    if format != "avif" and opened.get_typeof("orientation") and opened.get("orientation") >= 5:
+        return opened.height, opened.width
+    return opened.width, opened.height
+
+
+def _by_pillow(data: bytes, format: str) -> tuple[int, int]:
+    from PIL import Image as Pillow
+
+    with Pillow.open(io.BytesIO(data), formats=[format.upper()]) as opened:
+        return opened.size

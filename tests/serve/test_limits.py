@@ -1,0 +1,177 @@
+"""Every limit, enforced before the work: bytes, pixels, queues, seconds, lifetimes, storage."""
+
+import socket
+import struct
+import threading
+import time
+import zlib
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import pytest
+
+from .conftest import picture
+
+SLOW = "untrained:enlcn-small-x2"
+
+
+def claiming(width, height):
+    """A PNG of a hundred bytes whose header promises a great many pixels."""
+
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    return (
+        b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"\0" * 50)) + chunk(b"IEND", b"")
+    )
+
+
+def kind_of(answer):
+    return answer.json()["type"].partition("#")[2]
+
+
+def wait_until(condition, seconds=20.0):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.05)
+
+
+def gauge(server, name):
+    return float(
+        next(line.split()[1] for line in server.client.get("/metrics").text.splitlines() if line.startswith(name))
+    )
+
+
+@pytest.fixture(scope="module")
+def tight():
+    """A server with small limits and a slow network."""
+    from .conftest import Server
+
+    started = Server(
+        *("--max-upload", "300K", "--max-pixels", "70000", "--queue-length", "3", "--queue-per-client", "2"),
+        *("--job-seconds", "4", "--result-seconds", "1.5", "--abandon-seconds", "1", "--upload-seconds", "1.5"),
+        *("--stored", "1M", "--client-header", "X-Client"),
+        model=SLOW,
+    )
+    yield started
+    started.close()
+
+
+def test_bytes(tight):
+    announced = tight.client.post("/v1/upscale", content=b"x" * 400_000)
+    assert (announced.status_code, kind_of(announced)) == (413, "upload-too-large")
+
+    def unannounced():
+        for _ in range(40):
+            yield b"x" * 10_000
+
+    counted = tight.client.post("/v1/upscale", content=unannounced())
+    assert (counted.status_code, kind_of(counted)) == (413, "upload-too-large")
+    form = tight.client.post("/v1/upscale", files={"file": b"x" * 330_000})
+    assert (form.status_code, kind_of(form)) == (413, "upload-too-large")
+
+
+def test_pixels_are_counted_in_the_header(tight):
+    began = time.monotonic()
+    answer = tight.client.post("/v1/upscale", content=claiming(60_000, 60_000))
+    assert (answer.status_code, kind_of(answer)) == (413, "too-many-pixels")
+    assert time.monotonic() - began < 1
+    assert tight.client.post("/v1/attention?x=0&y=0", content=claiming(60_000, 60_000)).status_code == 413
+
+
+def test_seconds_of_a_job(tight):
+    answer = tight.client.post("/v1/upscale?self_ensemble=true", content=picture(0, 250, 250))
+    assert (answer.status_code, kind_of(answer)) == (504, "too-slow")
+
+
+def test_seconds_of_an_upload(tight):
+    host, port = tight.url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=20) as connection:
+        connection.sendall(b"POST /v1/upscale HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 1000\r\n\r\nabc")
+        assert b" 408 " in connection.recv(4096).partition(b"\r\n")[0]
+    wait_until(lambda: gauge(tight, "enlcn_queue_length") == 0)
+
+
+def test_queues_and_retry_after(tight):
+    def post(client):
+        with httpx.Client(base_url=tight.url, timeout=60) as one:
+            return one.post("/v1/upscale?respond=job", content=picture(1, 150, 150), headers={"X-Client": client})
+
+    answers = [post("greedy") for _ in range(4)]  # one runs, two wait, one is refused
+    assert [a.status_code for a in answers[:3]] == [202] * 3
+    assert (answers[3].status_code, kind_of(answers[3])) == (429, "client-queue-full")
+    assert int(answers[3].headers["Retry-After"]) >= 1
+    assert post("modest").status_code == 202
+    full = post("late")
+    assert (full.status_code, kind_of(full)) == (429, "queue-full")
+    # The modest client's one picture goes before the greedy one's second that waits.
+    second, third = (tight.client.get(a.headers["location"]).json() for a in answers[1:3])
+    assert third["position"] is None or third["position"] > (second["position"] or 0)
+    for answer in answers[:3]:
+        tight.client.delete(answer.headers["location"])
+
+
+def test_results_expire_and_jobs_that_nobody_asks_about_are_cancelled(tight):
+    wait_until(lambda: gauge(tight, "enlcn_jobs_kept") == 0)
+    done = tight.client.post("/v1/upscale?respond=job", content=picture(2)).headers["location"]
+    wait_until(lambda: tight.client.get(done).json().get("state") == "done")
+    assert tight.client.get(done + "/result").status_code == 200
+    wait_until(lambda: tight.client.get(done).status_code == 404, 5)
+    before = tight.client.get("/metrics").text.count('state="cancelled"')
+    for number in range(3):
+        tight.client.post("/v1/upscale?respond=job", content=picture(number, 190, 190))
+    wait_until(lambda: gauge(tight, "enlcn_queue_length") == 0)
+    wait_until(lambda: gauge(tight, "enlcn_jobs_kept") == 0)
+    assert tight.client.get("/metrics").text.count('state="cancelled"') >= max(1, before)
+    assert gauge(tight, "enlcn_stored_bytes") == 0
+
+
+def test_storage_is_limited_and_the_oldest_results_make_room(tight):
+    places = []
+    for number in range(6):
+        answer = tight.client.post("/v1/upscale?respond=job", content=picture(number, 150, 150))
+        assert answer.status_code == 202, answer.text
+        place = answer.headers["location"]
+        wait_until(lambda place=place: tight.client.get(place).json().get("state") in ("done", "failed", None))
+        places.append(place)
+        assert gauge(tight, "enlcn_stored_bytes") <= 2**20
+    assert tight.client.get(places[-1]).json()["state"] == "done"
+    assert tight.client.get(places[0]).status_code == 404
+
+
+def test_a_client_that_leaves_frees_its_place(start):
+    server = start("--queue-length", "3", model=SLOW)
+
+    def leave(seconds):
+        with httpx.Client(base_url=server.url) as one, pytest.raises(httpx.ReadTimeout):
+            one.post("/v1/upscale?self_ensemble=true&respond=image", content=picture(3, 250, 250), timeout=seconds)
+
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(leave, [1.2, 1.2, 1.2]))
+    wait_until(lambda: gauge(server, "enlcn_queue_length") == 0 and gauge(server, "enlcn_jobs_running") == 0, 5)
+    assert server.client.post("/v1/upscale", content=picture(4)).status_code == 200
+    assert 'enlcn_jobs_total{kind="upscale",state="cancelled"} 3' in server.client.get("/metrics").text
+
+
+def test_stopping_finishes_what_runs_and_hands_back_what_waits(start):
+    server = start("--shutdown-seconds", "30", model=SLOW)
+    answers = {}
+
+    def post(name):
+        with httpx.Client(base_url=server.url, timeout=60) as one:
+            answers[name] = one.post("/v1/upscale?respond=image", content=picture(5, 230, 230))
+
+    threads = [threading.Thread(target=post, args=(name,)) for name in ("runs", "waits")]
+    threads[0].start()
+    wait_until(lambda: gauge(server, "enlcn_jobs_running") == 1)
+    threads[1].start()
+    wait_until(lambda: gauge(server, "enlcn_queue_length") == 1)
+    assert server.stop() == 0
+    for thread in threads:
+        thread.join()
+    assert answers["runs"].status_code == 200
+    assert answers["waits"].status_code == 503
+    assert kind_of(answers["waits"]) == "shutting-down"
+    assert answers["waits"].headers["Retry-After"]
