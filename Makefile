@@ -6,10 +6,10 @@ OUT    ?= out
 export ENLCN_DATA ?= $(realpath ../shared/data)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow lint format bench clean
+.PHONY: help demo test test-slow lint format bench reproduce-smoke docs clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' Makefile
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -23,15 +23,14 @@ $(VENV)/.base: pyproject.toml $(VENV)/.torch
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable .
 	@touch $@
 
+# spandrel without its dependencies: torchvision would bring another build of torch.
 $(VENV)/.dev: pyproject.toml $(VENV)/.torch
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps 'spandrel>=0.4'
 	@touch $@ $(VENV)/.base
 
 demo: $(VENV)/.base ## install, then upscale a bundled photo with the bundled weights
-	$(BIN)/enlcn upscale enlcn/assets/palace.png -o $(OUT)/demo-x4.png --overwrite
-	$(BIN)/enlcn evaluate -m bicubic -m enlcn-light-x4 -d enlcn/assets -s 4 --crops $(OUT)/demo-comparison.png --overwrite
-	@echo "the photo, four times as wide and high: $(OUT)/demo-x4.png"
-	@echo "shrunk and brought back, bicubic and ours side by side: $(OUT)/demo-comparison.png"
+	@$(BIN)/python -m enlcn.demo --out $(OUT)
 
 test: lint ## install what tests need, lint, type-check, run every test but the slow ones
 	$(BIN)/python -m pytest -n 2 --dist worksteal
@@ -51,5 +50,11 @@ format: $(VENV)/.dev ## let ruff rewrite what it can
 bench: $(VENV)/.dev ## time and memory of the attentions on this CPU
 	$(BIN)/python benchmarks/scaling.py
 
+reproduce-smoke: $(VENV)/.dev ## every table and figure of the paper at a tiny budget; the figures mean nothing
+	$(BIN)/enlcn reproduce all --preset smoke --budget 5 --device cpu --data $(or $(ENLCN_DATA),enlcn/assets) --out $(OUT)/reproduce-smoke --overwrite
+
+docs: $(VENV)/.dev ## build the documentation site into site/
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
 clean: ## remove the environment and what was built
-	rm -rf $(VENV) build dist $(OUT) *.egg-info .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) build dist site $(OUT) *.egg-info .mypy_cache .ruff_cache .pytest_cache

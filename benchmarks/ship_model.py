@@ -193,6 +193,10 @@ def listed() -> list[ShippedModel]:
 
 def ship(options: argparse.Namespace) -> ShippedModel:
     """All of it; the row that is listed now."""
+    try:
+        manifest.check_name(options.name)
+    except ValueError as error:
+        raise UserError(str(error)) from None
     old = next((model for model in listed() if model.name == options.name), None)
     given: dict[str, Any] = {}
     with tempfile.TemporaryDirectory(prefix="enlcn-ship-") as folder:

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from enlcn.data.image_io import Image, save_image
+from enlcn.errors import UserError
 from enlcn.evaluate import Evaluated, evaluate
 from enlcn.evaluate.crops import GAP, Panel, draw_row
 from enlcn.upscaling import upscale
@@ -26,6 +27,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m enlcn.demo", description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=Path("out"), help="folder for the pictures (default: out)")
     folder: Path = parser.parse_args().out
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"{folder}: cannot be made a folder ({error.strerror}); name another with --out") from None
     with as_file(files("enlcn") / "assets" / PHOTO) as photo:
         restored = restore(photo)
         larger = upscale(photo, SCALE, model=MODEL)
@@ -64,4 +69,6 @@ def side_by_side(restored: Evaluated) -> Image:
 
 
 if __name__ == "__main__":
-    main()
+    from enlcn.cli.console import run_guarded
+
+    run_guarded(main)

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
@@ -141,8 +142,8 @@ def join_parts(manifest: Path, target: Path | None = None, *, overwrite: bool = 
 def _bytes_a_part(path: Path, max_mib: float) -> int:
     if not path.is_file():
         raise UserError(f"{path}: no such file")
-    if (limit := int(max_mib * 2**20)) < 1:
-        raise UserError("a part must hold at least one byte")
+    if not math.isfinite(max_mib) or (limit := int(max_mib * 2**20)) < 1:
+        raise UserError(f"parts of {max_mib} MiB: each must hold at least one byte")
     return limit
 
 

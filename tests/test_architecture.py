@@ -11,8 +11,8 @@ PACKAGE = ROOT / "enlcn"
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 
 # What a folder or file may not import.
-VERBS = ["train", "upscale", "evaluate", "reproduce", "attention_map", "attention_picture"]
-FRONTS = ["cli", "serve", "cluster", "export"]
+VERBS = ["train", "upscaling", "video", "evaluate", "reproduce", "export", "attention_map", "attention_picture"]
+FRONTS = ["cli", "serve", "cluster"]
 FORBIDDEN = {
     "ops": ["models", "data", "metrics", "losses", "checkpoint", *VERBS, *FRONTS],
     "models": ["data", "metrics", "losses", "checkpoint", *VERBS, *FRONTS],

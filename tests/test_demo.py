@@ -7,10 +7,22 @@ import sys
 from PIL import Image
 
 
-def test_demo(tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-m", "enlcn.demo", "--out", tmp_path / "out"], capture_output=True, text=True, timeout=120
+def demo(out):
+    return subprocess.run(
+        [sys.executable, "-m", "enlcn.demo", "--out", out], capture_output=True, text=True, timeout=120
     )
+
+
+def test_a_place_that_cannot_be_written_is_one_line(tmp_path):
+    (tmp_path / "file").touch()
+    done = demo(tmp_path / "file")
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
+    assert "cannot be made a folder" in done.stderr
+
+
+def test_demo(tmp_path):
+    done = demo(tmp_path / "out")
     assert done.returncode == 0, done.stderr
     bicubic, ours, gain = map(float, re.findall(r"(-?\d+\.\d+) dB", done.stdout.splitlines()[0]))
     assert gain > 1

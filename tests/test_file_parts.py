@@ -1,3 +1,5 @@
+"""Files cut into parts, joined and checked; damage, overwriting, names that reach elsewhere."""
+
 import json
 
 import pytest
@@ -5,8 +7,8 @@ import torch
 
 from enlcn import checkpoint
 from enlcn.errors import UserError
-from enlcn.models.backbone import SRNetwork
 from enlcn.file_parts import join_parts, split_file
+from enlcn.models.backbone import SRNetwork
 from tests.train.conftest import TINY
 
 KIB = 1 / 1024
@@ -71,7 +73,8 @@ def test_nothing_is_overwritten_and_no_other_folder_reached(weights, tmp_path):
     manifest.write_text(json.dumps(content))
     with pytest.raises(UserError, match="not a manifest"):
         join_parts(manifest)
-    with pytest.raises(UserError, match="at least one byte"):
-        split_file(weights, 0)
+    for size in (0, -1, float("nan"), float("inf")):
+        with pytest.raises(UserError, match="at least one byte"):
+            split_file(weights, size)
     with pytest.raises(UserError, match="cannot be read"):
         join_parts(tmp_path / "absent.parts.json")

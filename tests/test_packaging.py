@@ -32,7 +32,13 @@ def wheel(tmp_path_factory):
 def test_wheel_holds_the_package_and_nothing_else(wheel):
     names = zipfile.ZipFile(wheel).namelist()
     assert {name.split("/")[0].split("-")[0] for name in names} == {"enlcn"}
-    for needed in ("enlcn/py.typed", "enlcn/assets/palace.png", "enlcn/ops/linear_attention/naive.py"):
+    for needed in (
+        "enlcn/py.typed",
+        "enlcn/assets/palace.png",
+        "enlcn/weights/models.json",
+        "enlcn/serve/page/index.html",
+        "enlcn/ops/linear_attention/naive.py",
+    ):
         assert needed in names
     assert wheel.stat().st_size < 20e6
 

@@ -7,7 +7,20 @@ from typing import Annotated
 
 import typer
 
-from enlcn.cli import attention, checkpoint, console, evaluate, plot, train, upscale
+from enlcn.cli import (
+    attention,
+    checkpoint,
+    cluster,
+    console,
+    evaluate,
+    export,
+    models,
+    plot,
+    reproduce,
+    serve,
+    train,
+    upscale,
+)
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -19,9 +32,14 @@ app.command("upscale")(upscale.upscale)
 app.command("evaluate")(evaluate.evaluate)
 app.command("train")(train.train)
 app.command("plot")(plot.plot)
+app.command("reproduce")(reproduce.reproduce)
 app.command("attention")(attention.attention)
+app.command("serve")(serve.serve)
 app.command("convert")(checkpoint.convert)
 app.command("info")(checkpoint.info)
+app.add_typer(models.app, name="models")
+app.add_typer(cluster.app, name="cluster")
+app.command("export")(export.export)
 app.command("export-weights")(train.export_weights)
 app.command("join-weights")(train.join_weights)
 

@@ -40,7 +40,9 @@ def upscale(
     height: Annotated[int | None, typer.Option(help="Output height in pixels, instead of a scale.")] = None,
     model: Annotated[
         str | None,
-        typer.Option("--model", "-m", help="A model's name, or a file here, which is sent to the workers."),
+        typer.Option(
+            "--model", "-m", help="A model's name, a file or an address; what is not bundled is sent to the workers."
+        ),
     ] = None,
     device: Annotated[str, typer.Option(help="auto (the worker's GPU, or else the CPU), cpu or cuda.")] = "auto",
     precision: Annotated[str, typer.Option(help="auto, fp32, bf16 or fp16.")] = "auto",

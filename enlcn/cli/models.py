@@ -45,6 +45,9 @@ def models(
     if context.invoked_subcommand is not None:
         if verify:
             raise UserError("--verify checks all models; leave out what follows it")
+        if json_output and context.invoked_subcommand != "show":
+            raise UserError(f"--json means nothing to `{context.invoked_subcommand}`; leave it out")
+        context.obj = json_output
         return
     from enlcn.zoo import known
 
@@ -62,12 +65,13 @@ def models(
 
 @app.command("show")
 def show(
+    context: typer.Context,
     name: Annotated[str, typer.Argument(help="A shipped model.")],
     json_output: _JsonOption = False,
 ) -> None:
     """Show what is known of one model: size, training, scores with their command, digests."""
     row = _named(name)
-    if json_output:
+    if json_output or context.obj:  # `models --json NAME` is as good as `models NAME --json`
         typer.echo(json.dumps(_facts(row), indent=2, ensure_ascii=False))
         return
     from rich.table import Table
@@ -92,10 +96,12 @@ def pull(
     from enlcn.zoo.progress import shown
     from enlcn.zoo.remote import from_url
 
+    if refresh and not source.startswith(("http://", "https://")):
+        raise UserError("--refresh belongs to an address on the web; all else is read as it is now")
     if is_remote(source):
         if origin is not None:
             raise UserError("--from belongs to a name; an address says itself where it lies")
-        if refresh and source.startswith("http"):
+        if refresh:
             with shown(None, source) as told:
                 path = from_url(source, told, refresh=True)
         else:

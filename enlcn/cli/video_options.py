@@ -1,6 +1,8 @@
 """What `enlcn upscale` takes for videos alone, and how it runs them."""
 
+import re
 from collections.abc import Iterator
+from contextlib import suppress
 from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any
@@ -8,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from enlcn.cli import console
-from enlcn.errors import UserError
+from enlcn.errors import MissingExtraError, UserError
 
 _PANEL = "Video"
 
@@ -56,6 +58,7 @@ FrameBatch = Annotated[
 
 
 def video_options(
+    jobs: list[Any],
     codec: str,
     crf: int | None,
     preset: str | None,
@@ -66,27 +69,29 @@ def video_options(
     segment: int,
     batch: int | None,
 ) -> Any:
-    """The options as the verb takes them."""
+    """The options as the verb takes them; what no video could be encoded with is an error before any work."""
     from enlcn.video import EncodeOptions, VideoOptions
     from enlcn.video.decoding import Clip
+    from enlcn.video.encoding import check_options
+    from enlcn.video.jobs import container_for
 
     clip = Clip(parse_time("--start", start), parse_time("--end", end), frames)
-    return VideoOptions(EncodeOptions(codec, crf, preset, pixel_format), clip, segment, batch)
+    options = VideoOptions(EncodeOptions(codec, crf, preset, pixel_format), clip, segment, batch)
+    with suppress(MissingExtraError):  # told of each video, and no hindrance to pictures
+        for container in dict.fromkeys(container_for(job.target) for job in jobs):
+            check_options(options.encode, container)
+    return options
 
 
 def parse_time(option: str, text: str | None) -> Fraction | None:
     """Seconds, minutes:seconds or hours:minutes:seconds."""
     if text is None:
         return None
-    try:
-        parts = [Fraction(part) for part in text.split(":")]
-    except (ValueError, ZeroDivisionError):
-        parts = []
-    if not 1 <= len(parts) <= 3 or any(part < 0 for part in parts):
+    if not re.fullmatch(r"(\d{1,9}:){0,2}\d{1,9}(\.\d{0,9})?", text, re.ASCII):
         raise UserError(f"{option} is '{text}'; give a time such as 90, 1:30 or 0:01:30.5")
     seconds = Fraction(0)
-    for part in parts:
-        seconds = seconds * 60 + part
+    for part in text.split(":"):
+        seconds = seconds * 60 + Fraction(part)
     return seconds
 
 

@@ -54,7 +54,9 @@ class Connection:
                 wanted = 0 if options.workers is None else round(options.workers * options.cpus_per_worker)
                 cores = max(wanted, os.cpu_count() or 1)
                 ray.init(num_cpus=cores, include_dashboard=False, object_store_memory=options.object_store, **how)
-        except (ConnectionError, ValueError, RuntimeError) as error:
+        except UserError:
+            raise
+        except Exception as error:  # of Ray, or of what a runtime environment must not be
             where = self.address or "this machine"
             raise UserError(f"Ray at {where} cannot be used ({(str(error).splitlines() or [''])[0]})") from None
         self._ours = True

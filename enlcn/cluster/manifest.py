@@ -63,10 +63,13 @@ class Manifest:
         """Read what is there; returns whether this goes on with a run of the same settings."""
         there = self._read_settings()
         if overwrite or there is None:
+            if overwrite:  # rows of other settings must not outlive them: a run that goes on would believe them
+                filesystem, path = open_storage(join(self.out, NAME))
+                if filesystem.exists(path):
+                    filesystem.rm(path)
+                self._remove(files_under(join(self.out, _FOLDER)), keep=_SETTINGS)
             self.rows = {} if overwrite else self._read_rows()
             write_bytes(self._path(_SETTINGS), json.dumps(settings, sort_keys=True).encode())
-            if overwrite:
-                self._remove(files_under(join(self.out, _FOLDER)), keep=_SETTINGS)
             return False
         self.rows = self._read_rows()
         if there != settings and not self.rows:  # a run that came to nothing

@@ -1,5 +1,6 @@
 """What a cluster run is asked to do."""
 
+import math
 from dataclasses import dataclass, field
 
 from enlcn.errors import UserError
@@ -13,7 +14,7 @@ class ClusterOptions:
 
     Attributes:
         target: the size wanted.
-        model: a name or a file of this machine, which is sent to the workers; None for what comes with the package.
+        model: what `enlcn.load` takes; what does not come with the package is read here and sent to the workers.
         engine: precision, memory and the like; its device is "auto" for the GPU a worker was given, or else the CPU.
         quality, lossless: of lossy formats.
         max_pixels: refuse larger inputs.
@@ -51,7 +52,7 @@ class ClusterOptions:
             ("--retries", self.retries, 0),
             ("--gpus-per-worker", self.gpus_per_worker, 0),
         ):
-            if value is not None and value < least:
+            if value is not None and not least <= value < math.inf:
                 raise UserError(f"{name} is {value}; it must be at least {least}")
-        if self.cpus_per_worker <= 0:
+        if not 0 < self.cpus_per_worker < math.inf:
             raise UserError(f"--cpus-per-worker is {self.cpus_per_worker}; it must be more than 0")

@@ -37,7 +37,10 @@ def plan_cluster(inputs: list[str], out: str, *, format: str | None = None, suff
     for text in inputs:
         with told_in_one_line(text):
             tasks += _tasks_of(text, out, format, suffix)
+    found = bool(tasks)
     tasks = list(dict.fromkeys(task for task in tasks if not _is_below(task.source, out_system, out_path)))
+    if found and not tasks:
+        raise UserError(f"{out}: all inputs lie in the folder of the results; choose another --out")
     if not tasks:
         raise UserError(f"{', '.join(inputs)}: no pictures found; known are {', '.join(sorted(SUFFIXES))}")
     return _told_apart(tasks)

@@ -1,11 +1,12 @@
 """A run over a cluster: tasks out, rows back, as many in flight as the workers can take."""
 
 import hashlib
+import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
+from enlcn.checkpoint import UNTRAINED_PREFIX
 from enlcn.cluster.connection import Connection, ray_module
 from enlcn.cluster.execution import Execution, rows_through_client
 from enlcn.cluster.manifest import Manifest, Row
@@ -13,9 +14,14 @@ from enlcn.cluster.options import ClusterOptions
 from enlcn.cluster.plan import Task
 from enlcn.cluster.storage import absolute, files_under, open_storage, told_in_one_line
 from enlcn.cluster.worker import WorkerOptions
+from enlcn.data.image_io import check_can_write
 from enlcn.errors import UserError
 from enlcn.upscaling.batch import Batch, BatchOptions
 from enlcn.upscaling.engine import EngineOptions
+from enlcn.upscaling.picture import Target
+from enlcn.zoo import bundled, locate, native_scale
+
+log = logging.getLogger(__name__)
 
 _MOST_CHUNKS = 20_000
 _LARGEST_CHUNK = 8
@@ -43,11 +49,8 @@ def run_cluster(
         options: where and how.
         progress: called with each new row (None at the start) and the number of pictures to do.
     """
+    _check(tasks, options)
     weights, weights_name = _weights(options.model)
-    if (
-        options.target.scale is not None
-    ):  # a model that cannot be loaded is one error here, or one for each picture there
-        Batch(BatchOptions(options.target, options.model, EngineOptions(device="cpu"))).engine_for(64, 64)
     out = absolute(out)
     manifest = Manifest(out)
     with told_in_one_line(out):
@@ -77,6 +80,16 @@ def run_cluster(
         raise
     path = manifest.close(task.target for task in tasks)
     return Summary(done, failed, len(tasks) - len(left), path)
+
+
+def _check(tasks: list[Task], options: ClusterOptions) -> None:
+    """What is wrong with the model or the format is one error here, or one for each picture there."""
+    for form in dict.fromkeys(task.format for task in tasks):
+        check_can_write(form, 1, 1, transparent=False, quality=options.quality, lossless=options.lossless)
+    target = options.target
+    if target.scale is None:  # how much larger depends on the picture
+        target = Target(scale=native_scale(options.model))
+    Batch(BatchOptions(target, options.model, EngineOptions(device="cpu"))).engine_for(64, 64)
 
 
 def _is_foreign(task: Task, manifest: Manifest, sizes: dict[str, int], resumed: bool) -> bool:
@@ -116,9 +129,19 @@ def _rows(
         execution = Execution(tuple(tasks), chunks, worker, workers, options.cpus_per_worker, gpus)
         rows = rows_through_client(execution) if connection.is_client else execution.rows()
         waiting = {task.target: task for task in tasks}
-        for row in rows:
-            if waiting.pop(row.output, None) is not None:  # a chunk done again gives its rows again
-                yield row
+        try:
+            for row in rows:
+                if waiting.pop(row.output, None) is not None:  # a chunk done again gives its rows again
+                    yield row
+        except UserError:
+            raise
+        except Exception as error:  # workers that cannot start, a head that is gone
+            log.debug("while Ray was at work", exc_info=True)
+            told = (str(error).splitlines() or [""])[0]
+            raise UserError(
+                f"Ray gave up ({type(error).__name__}: {told}); {len(waiting)} of {len(tasks)} pictures are left: "
+                "run it again to go on"
+            ) from None
         for task in waiting.values():
             yield Row(task.source, task.target, "failed", f"{task.source}: lost with its worker; run it again")
 
@@ -141,10 +164,10 @@ def _share(options: ClusterOptions) -> tuple[float, int]:
 
 
 def _weights(model: str | None) -> tuple[bytes | None, str]:
-    """The bytes of a model that is a file here, for workers elsewhere; None for one that has a name."""
-    if model is None:
+    """The bytes and file name of a model that workers elsewhere may not have; None for what is part of the package."""
+    if model is None or model.startswith(UNTRAINED_PREFIX) or model in bundled():
         return None, ""
-    path = Path(model)
+    path = locate(model)
     if path.is_dir():
         path = path / "model.safetensors"
     return (path.read_bytes(), path.name) if path.is_file() else (None, "")

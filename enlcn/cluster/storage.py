@@ -39,8 +39,8 @@ def open_storage(url: str) -> tuple[Any, str]:
         package = _PACKAGES.get(protocol)
         advice = f"pip install {package}" if package else str(error).splitlines()[0]
         raise UserError(f"{url}: {protocol}:// needs another package here and on every worker: {advice}") from None
-    except ValueError as error:
-        raise UserError(f"{url}: {str(error).splitlines()[0]}") from None
+    except (ValueError, OSError) as error:
+        raise UserError(f"{url}: {(str(error).splitlines() or [type(error).__name__])[0]}") from None
     return filesystem, str(path)
 
 

@@ -5,6 +5,7 @@ import os
 import socket
 import tempfile
 import time
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -76,7 +77,8 @@ class Worker:
             message = told if isinstance(error, UserError) else f"{source}: {type(error).__name__}: {told}"
             row = Row(source, target, "failed", message)
         if self._attempts is not None:
-            self._attempts.finish(source)
+            with suppress(Exception):  # a mark that stays must not cost the row of a picture that is done
+                self._attempts.finish(source)
         return replace(row, seconds=round(time.perf_counter() - start, 4), worker=self._name)
 
     def _upscale(self, source: str, target: str, format: str) -> Row:

@@ -42,7 +42,7 @@ class FrameUpscaler:
 
     def __call__(self, frames: list[np.ndarray]) -> list[np.ndarray]:
         """RGB frames (H, W, 3), uint8 or uint16, to frames of the size wanted."""
-        if len(frames) > 1:
+        if len(frames) > 1 and self.batch > 1:  # what once ran out of memory is not tried again
             together = self._together(frames)
             if together is not None:
                 return together

@@ -39,7 +39,7 @@ def native_scale(model: str | None) -> int:
     if scales := family_scales(name):
         return max(scales)
     if (folder := manifest_folder(Path(name))) is not None:
-        return manifest.read(folder / registry.MANIFEST_NAME)[0].scale
+        return manifest.read_one(folder / registry.MANIFEST_NAME).scale
     path = locate(name) if is_remote(name) else Path(name)
     path = path / "model.safetensors" if path.is_dir() else path
     if path.is_file() and path.suffix == ".safetensors":

@@ -89,7 +89,8 @@ def _open(url: str, have: int, validator: str | None) -> Any:
             401: "the server wants a login; download it with a browser and give the file",
             403: "the server refuses; download it with a browser and give the file",
         }
-        raise UserError(f"{url}: {error.code} {error.reason}: {advice.get(error.code, 'not to be had')}") from None
+        reason = (str(error.reason).splitlines() or [""])[0]  # of redirects without end it has three
+        raise UserError(f"{url}: {error.code} {reason}: {advice.get(error.code, 'not to be had')}") from None
     except urllib.error.URLError as error:
         raise UserError(
             f"{url}: cannot be reached ({error.reason}); without a network give a file, or a model that is here "

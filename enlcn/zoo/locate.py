@@ -50,7 +50,7 @@ def from_path(path: Path) -> Path:
     """A manifest's parts joined in the cache; any other path as it is."""
     if (folder := manifest_folder(path)) is None:
         return path
-    (model,) = manifest.read(folder / registry.MANIFEST_NAME)
+    model = manifest.read_one(folder / registry.MANIFEST_NAME)
     return _from_cache(model) or _join(model, folder)
 
 

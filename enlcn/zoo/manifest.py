@@ -19,6 +19,11 @@ from enlcn.files import atomic_write
 
 FORMAT_VERSION = 1
 Scores = dict[str, tuple[float, float]]
+_TEXTS = ("description", "network", "recipe", "hardware", "licence", "scores_command", "scores_from")
+_KINDS: dict[str, Any] = {
+    **{"parameters": int, "steps": int | None, "seed": int | None, "cpu_seconds": float | int | None},
+    **dict.fromkeys(_TEXTS, str),
+}
 
 
 @dataclass(frozen=True)
@@ -62,12 +67,14 @@ class ShippedModel:
     cpu_seconds: float | None = None
 
     def __post_init__(self) -> None:
-        if not re.fullmatch(r"[a-z0-9][a-z0-9._-]*", self.name):
-            raise ValueError(f"'{self.name}' is no name for a model: a-z, 0-9, . _ and - only")
+        check_name(self.name)
         if self.scale not in SCALES:
             raise ValueError(f"{self.name}: scale {self.scale}; choose from {', '.join(map(str, SCALES))}")
         if not self.file.whole.name.endswith(".safetensors"):
             raise ValueError(f"{self.name}: {self.file.whole.name} is no .safetensors file, and no other is shipped")
+        for field_name, kind in _KINDS.items():  # manifests come from anywhere
+            if not isinstance(value := getattr(self, field_name), kind):
+                raise ValueError(f"{self.name}: {field_name} cannot be {value!r}")
 
     @property
     def sha256(self) -> str:
@@ -78,6 +85,12 @@ class ShippedModel:
     def size(self) -> int:
         """Bytes of the whole file."""
         return self.file.whole.size
+
+
+def check_name(name: str) -> None:
+    """A ValueError where a model cannot be called so; it becomes the name of files and folders."""
+    if not re.fullmatch(r"[a-z0-9][a-z0-9._-]*", name):
+        raise ValueError(f"'{name}' is no name for a model: a-z, 0-9, . _ and - only")
 
 
 def to_plain(model: ShippedModel) -> dict[str, Any]:
@@ -106,19 +119,28 @@ def parse(text: str | bytes, source: str) -> list[ShippedModel]:
         version = values["format_version"]
         if version == FORMAT_VERSION:
             return [from_plain(row) for row in values.get("models", [values])]
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         reason = f"no '{error.args[0]}'" if isinstance(error, KeyError) else str(error)
         raise UserError(f"{source}: not a manifest of models ({reason})") from None
     raise UserError(f"{source}: a manifest of version {version}; this program reads {FORMAT_VERSION}: update it")
 
 
+def parse_one(text: str | bytes, source: str) -> ShippedModel:
+    """The row of a manifest.json."""
+    models = parse(text, source)
+    if len(models) != 1:
+        raise UserError(f"{source}: lists {len(models)} models; give the manifest.json of one")
+    return models[0]
+
+
 def read(path: Path) -> list[ShippedModel]:
     """The rows in a file."""
-    try:
-        text = path.read_bytes()
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror})") from None
-    return parse(text, str(path))
+    return parse(_bytes(path), str(path))
+
+
+def read_one(path: Path) -> ShippedModel:
+    """The row in a manifest.json."""
+    return parse_one(_bytes(path), str(path))
 
 
 def write_list(path: Path, models: Iterable[ShippedModel]) -> None:
@@ -130,6 +152,13 @@ def write_list(path: Path, models: Iterable[ShippedModel]) -> None:
 def write_one(path: Path, model: ShippedModel) -> None:
     """Write the manifest.json of one model."""
     _write(path, {"format_version": FORMAT_VERSION, **to_plain(model)})
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror})") from None
 
 
 def _write(path: Path, values: dict[str, Any]) -> None:

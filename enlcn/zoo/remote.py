@@ -25,6 +25,7 @@ from enlcn.zoo.manifest import ShippedModel
 
 MAX_BYTES = 4 * 2**30
 MAX_MANIFEST_BYTES = 4 * 2**20
+_LONGEST_STEM = 60  # of a name in the cache, even where every character takes four bytes
 _PICKLES = (".pt", ".pth", ".ckpt", ".bin", ".pkl")
 log = logging.getLogger(__name__)
 
@@ -47,7 +48,9 @@ def from_url(url: str, progress: Progress | None = None, *, refresh: bool = Fals
         digest, path = _fetch_manifest(address, wanted, progress)
     else:
         digest, path = _fetch_file(address, wanted, progress)
-    values = {"address": address, "sha256": digest.sha256, "file": asdict(describe(path))}
+    # For people who look into the cache; what follows ? may be a key to the server.
+    told = address.partition("?")[0]
+    values = {"address": told, "sha256": digest.sha256, "file": asdict(describe(path))}
     with atomic_write(make_folder(record), overwrite=True) as temporary:
         temporary.write_text(json.dumps(values, indent=2) + "\n")
     return path
@@ -94,10 +97,7 @@ def fetch_model(address: str, *, sha256: str | None = None) -> ShippedModel:
         text = path.read_bytes()
     if sha256 is not None and (found := hashlib.sha256(text).hexdigest()) != sha256:
         raise _mismatch(address, found, sha256)
-    models = manifest.parse(text, address)
-    if len(models) != 1:
-        raise UserError(f"{address}: lists {len(models)} models; give the manifest.json of one")
-    return models[0]
+    return manifest.parse_one(text, address)
 
 
 def _fetch_manifest(address: str, wanted: str | None, progress: Progress | None) -> tuple[Digest, Path]:
@@ -111,7 +111,7 @@ def _fetch_manifest(address: str, wanted: str | None, progress: Progress | None)
 
 def _fetch_file(address: str, wanted: str | None, progress: Progress | None) -> tuple[Digest, Path]:
     stem = re.sub(r"[^\w.-]+", "_", unquote(Path(urlsplit(address).path).name).removesuffix(".safetensors")).strip("._")
-    name = f"{stem or 'model'}.safetensors"
+    name = f"{stem[:_LONGEST_STEM] or 'model'}.safetensors"
     scratch = make_folder(cache_folder() / "models" / f"incoming-{uuid.uuid4().hex}")  # several may fetch it at a time
     with atomic_write(scratch, overwrite=True) as temporary:
         fetch(address, temporary, max_bytes=MAX_BYTES, progress=progress)
@@ -147,7 +147,10 @@ def _recorded(record: Path, wanted: str | None) -> Path | None:
 
 
 def _local_file(address: str, wanted: str | None) -> Path:
-    path = Path(url2pathname(urlsplit(address).path))
+    parts = urlsplit(address)
+    if parts.netloc not in ("", "localhost"):
+        raise UserError(f"{address}: after file:// comes a full path, as in file:///home/me/w.safetensors")
+    path = Path(url2pathname(parts.path))
     if not path.is_file():
         raise UserError(f"{path}: no such file")
     if wanted is not None and (found := describe(path).sha256) != wanted:
@@ -157,18 +160,27 @@ def _local_file(address: str, wanted: str | None) -> Path:
 
 def _parse(url: str) -> tuple[str, str | None]:
     """(address, SHA-256 wanted) of an address with or without #sha256=..."""
-    address, fragment = urldefrag(url)
+    try:
+        address, fragment = urldefrag(url)
+        parts = urlsplit(address)
+    except ValueError as error:
+        raise UserError(f"{url}: not an address that can be opened ({error})") from None
+    if "@" in parts.netloc:
+        raise UserError(
+            f"{parts.scheme}://...@{parts.netloc.rpartition('@')[2]}: an address with a password in it is not taken; "
+            "download it with a browser and give the file"
+        )
     wanted = None
     if fragment:
         found = re.fullmatch(r"sha256=([0-9a-fA-F]{64})", fragment)
         if found is None:
             raise UserError(f"{url}: after # comes sha256= and 64 hexadecimal digits, nothing else")
         wanted = found[1].lower()
-    suffix = Path(urlsplit(address).path).suffix.lower()
+    suffix = Path(parts.path).suffix.lower()
     if suffix in _PICKLES:
         raise UserError(
-            f"{address}: {suffix} files are not loaded from the web, as they can hold programs; download it, make sure "
-            "where it comes from, and give the file"
+            f"{address}: {suffix} files are not loaded from addresses, as they can hold programs; make sure where it "
+            "comes from, and give the file"
         )
     return address, wanted
 

@@ -1,6 +1,8 @@
 """The parts of a cluster run that need no Ray: names, storage, manifest, marks, errors in one line."""
 
 import json
+from contextlib import nullcontext
+from types import SimpleNamespace
 
 import pytest
 
@@ -15,7 +17,7 @@ from enlcn.cluster.manifest import Manifest, Row
 from enlcn.cluster.plan import plan_cluster
 from enlcn.cluster.storage import absolute, files_under, open_storage, read_bytes, with_retries, write_bytes
 from enlcn.errors import UserError
-from tests.cluster.runs import write_model
+from tests.cluster.runs import rows_so_far, write_model
 
 
 @pytest.fixture
@@ -58,6 +60,8 @@ def test_names_are_those_of_upscale(tree):
     [
         (["gone"], "out", "gone: no such file or folder"),
         (["in/notes.txt"], "out", "no pictures found"),
+        (["in"], "in", "all inputs lie in the folder of the results"),
+        (["in"], "zip://in", "Is a directory"),
         (["in"], "memory://x", "no worker can see it"),
         (["in"], "nonsense://x", "nonsense"),
         (["in"], "s3://x/y", "s3:// needs another package here and on every worker: pip install s3fs"),
@@ -136,6 +140,10 @@ def test_the_manifest_remembers(bucket):
     fresh = Manifest(bucket)
     assert fresh.open(settings | {"model": "n"}, overwrite=True) is False
     assert fresh.rows == {}
+    # Killed before the first row: what the old settings made is not done under the new ones.
+    resumed = Manifest(bucket)
+    assert resumed.open(settings | {"model": "n"}, overwrite=False) is True
+    assert resumed.rows == {}
 
 
 def test_a_picture_over_which_workers_keep_dying_is_given_up(bucket):
@@ -172,6 +180,38 @@ def test_a_worker_without_ray(tmp_path):
     assert (missing.status, "b.png" in missing.error) == ("failed", True)
 
 
+def test_a_model_that_workers_may_not_have_is_sent(tmp_path):
+    from enlcn.cluster.run import _weights
+
+    path = write_model(tmp_path / "run" / "model.safetensors")
+    for model in (path, path.parent, f"file://{path}"):
+        assert _weights(str(model)) == (path.read_bytes(), "model.safetensors")
+    for model in (None, "enlcn-light-x4", "enlcn-light", "untrained:enlcn-tiny"):
+        assert _weights(model) == (None, "")
+
+
+def test_a_ray_that_gives_up_is_told_in_one_line_and_what_is_done_stays_known(tmp_path, monkeypatch):
+    from enlcn.cluster import ClusterOptions, run, run_cluster
+    from enlcn.upscaling.picture import Target
+
+    (tmp_path / "in").mkdir()
+    for name in ("a.png", "b.png"):
+        Image.new("RGB", (20, 10), "red").save(tmp_path / "in" / name)
+    tasks, out = plan_cluster([str(tmp_path / "in")], str(tmp_path / "out")), tmp_path / "out"
+
+    def rows(execution):
+        yield Row(tasks[0].source, tasks[0].target, "done")
+        raise RuntimeError("the head is gone\nand much more")
+
+    monkeypatch.setattr(run, "Connection", lambda options: nullcontext(SimpleNamespace(is_client=False)))
+    monkeypatch.setattr(run, "_share", lambda options: (0.0, 1))
+    monkeypatch.setattr(run.Execution, "rows", rows)
+    options = ClusterOptions(Target(scale=2), str(write_model(tmp_path / "mini.safetensors")))
+    with pytest.raises(UserError, match=r"Ray gave up \(RuntimeError: the head is gone\); 1 of 2 pictures are left"):
+        run_cluster(tasks, str(out), options)
+    assert [row["input"] for row in rows_so_far(out)] == [tasks[0].source]
+
+
 def test_files_that_are_none_of_ours_stay(tmp_path):
     """A first run says so of every one, before any work; so does the next, though the folder now has a manifest."""
     (tmp_path / "in").mkdir()
@@ -198,7 +238,13 @@ def test_errors_before_any_work(tree, tmp_path):
     assert "--workers is 0; it must be at least 1" in error("--workers", 0)
     assert "--runtime-env is no JSON" in error("--runtime-env", "{")
     assert "ray://127.0.0.1:9 cannot be reached" in error("--address", "ray://127.0.0.1:9")
-    assert "gone.safetensors" in error("-m", "gone.safetensors")
+    for value in (0, "nan", "inf"):
+        assert "--cpus-per-worker is" in error("--cpus-per-worker", value)
+    assert "--gpus-per-worker is nan" in error("--gpus-per-worker", "nan")
+    for size in ((), ("--width", 40)):
+        assert "gone.safetensors" in error("-m", "gone.safetensors", *size)
+    assert "quality must lie between 1 and 100" in error("--quality", 500)
+    assert "JPEG has no lossless mode" in error("--format", "jpeg", "--lossless")
     listed = CliRunner().invoke(app, ["cluster", "upscale", "in", "--out", "out", "--dry-run"])
     assert listed.exit_code == 0
     assert "deep/b.png" in listed.output.replace("\n", "")

@@ -1,3 +1,5 @@
+"""The convolution to few channels as one product, against the convolution itself, values and gradients."""
+
 import pytest
 import torch
 

@@ -52,9 +52,34 @@ def test_dry_run_and_bad_inputs(folder, model):
     assert invoke(folder, "-m", model, "--dry-run").exit_code == 1
     crf = invoke(folder / "a.mp4", "-m", model, "--quality", 90)
     assert "videos take --crf" in str(crf.exception)
+    for option in (("--format", "png"), ("--lossless",)):
+        assert "are for pictures" in str(invoke(folder / "a.mp4", "-m", model, *option).exception)
+    for option in (("--codec", "hevc"), ("--crf", 5), ("--start", 1)):
+        assert "no input is a video" in str(invoke(folder / "p.png", "-m", model, *option).exception)
     bad = invoke(folder / "bad.mov", "-m", model)
     assert isinstance(bad.exception, UserError)
     assert "cannot be read as a video" in str(bad.exception)
+
+
+def test_options_that_fit_no_video_are_told_once_and_before_any_work(folder, model, tmp_path):
+    for option, message in (
+        (("--codec", "theora"), "codec is 'theora'; choose from auto, h264"),
+        (("--crf", 52), "--crf is 52; libx264 takes 0"),
+        (("--codec", "ffv1", "--crf", 1), "--crf means nothing to ffv1"),
+        (("--preset", "p1"), "--preset is 'p1'; libx264 has ultrafast"),
+        (("--pixel-format", "rgb24"), "--pixel-format is 'rgb24'; libx264 takes yuv420p"),
+    ):
+        told = invoke(folder, "-m", model, "-o", tmp_path / "out", *option)
+        assert isinstance(told.exception, UserError), told.output
+        assert message in str(told.exception)
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_encoder_that_cannot_be_opened_is_named_and_nothing_is_left(folder, model, tmp_path):
+    told = invoke(folder / "a.mp4", "-m", model, "-o", tmp_path / "out" / "a.mp4", "--width", 20000, "--height", 20000)
+    assert isinstance(told.exception, UserError)
+    assert "libx264 cannot encode 20000x20000 yuv420p" in str(told.exception)
+    assert list((tmp_path / "out").iterdir()) == []
 
 
 def planned(inputs, output=None, suffix=None):
@@ -87,6 +112,7 @@ def test_names(folder, monkeypatch):
 def test_times():
     assert parse_time("--start", "1:30.5") == 90.5
     assert parse_time("--start", "1:00:01") == 3601
-    for bad in ("x", "-3", "1:2:3:4", ""):
+    assert parse_time("--start", "1.") == 1
+    for bad in ("x", "-3", "1:2:3:4", "", "1/2", "1e999999999", "9" * 30, "1:-2"):
         with pytest.raises(UserError, match="--end is"):
             parse_time("--end", bad)

@@ -6,6 +6,7 @@ from fractions import Fraction
 import av
 import numpy as np
 import pytest
+import torch
 
 import enlcn
 from enlcn.errors import UserError
@@ -80,6 +81,23 @@ def test_batches_give_what_single_frames_give(model, scale, dtype, deep):
         (alone,) = upscaler([frame])
         assert result.dtype == alone.dtype == np.dtype(dtype)
         assert np.abs(result.astype(int) - alone.astype(int)).max() <= (1 if dtype == "u1" else 4)
+
+
+def test_batches_that_do_not_fit_are_tried_once(model, monkeypatch):
+    engine = Engine(enlcn.load(str(model)), EngineOptions(device="cpu"))
+    frames = [np.full((24, 36, 3), value, np.uint8) for value in (10, 200)]
+    upscaler = FrameUpscaler(engine, (24, 36), (48, 72), 2, deep=False)
+    expected = [upscaler([frame])[0] for frame in frames]
+    tried = []
+
+    def too_large(*arguments, **options):
+        tried.append(1)
+        raise torch.OutOfMemoryError("no room")
+
+    monkeypatch.setattr("enlcn.video.frames.upscale_whole", too_large)
+    for _ in range(2):
+        assert all(np.array_equal(a, b) for a, b in zip(upscaler(frames), expected, strict=True))
+    assert tried == [1]
 
 
 def test_decoding_times_increase_and_never_follow_the_picture():

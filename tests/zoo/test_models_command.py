@@ -60,6 +60,9 @@ def test_as_json(three):
     assert len(rows["enlcn-x4"]["file"]["parts"]) > 2
     one = json.loads(models("enlcn-light-x2", "--json")[1])
     assert one == rows["enlcn-light-x2"]
+    assert json.loads(models("--json", "enlcn-light-x2")[1]) == one
+    with pytest.raises(UserError, match="--json means nothing to `pull`"):
+        models("--json", "pull", "enlcn-light-x2")
 
 
 def test_one_model(three):
@@ -109,6 +112,8 @@ def test_pull_by_name_and_by_address(three, server):
         models("pull", url, "--from", server.url(""))
     with pytest.raises(UserError, match="no model is called 'nope'"):
         models("pull", "nope")
+    with pytest.raises(UserError, match="--refresh belongs to an address"):
+        models("pull", "enlcn-x4", "--refresh")
 
 
 def test_as_users_run_it(tmp_path):

@@ -8,7 +8,7 @@ import torch
 
 import enlcn
 from enlcn.errors import UserError
-from enlcn.zoo import bundled, here, known, locate, manifest, registry
+from enlcn.zoo import bundled, here, known, locate, manifest, native_scale, registry
 from enlcn.zoo.verify import check
 
 
@@ -121,6 +121,23 @@ def test_a_folder_given_by_the_user_by_path_or_variable(zoo, tmp_path, monkeypat
     monkeypatch.setenv("ENLCN_WEIGHTS", str(tmp_path / "mine"))
     assert known() == {"big-x3": model}
     assert same(enlcn.load("big-x3"), zoo.network(3))
+
+
+def test_a_manifest_that_is_not_that_of_one_model(zoo, tmp_path, monkeypatch):
+    row = manifest.to_plain(zoo.add("enlcn-light-x2"))
+    path = tmp_path / "mine" / "some-x2" / "manifest.json"
+    path.parent.mkdir(parents=True)
+    for content, message in (
+        (json.dumps({"format_version": 1, "models": [row, row]}), "lists 2 models"),
+        (json.dumps({"format_version": 1, "models": []}), "lists 0 models"),
+        (json.dumps({"format_version": 1, **row, "parameters": "many"}), "parameters cannot be 'many'"),
+        (json.dumps({"format_version": 1, **row, "steps": [1]}), "steps cannot be"),
+        ("[" * 100_000, "not a manifest of models"),
+    ):
+        path.write_text(content)
+        for ask in (enlcn.load, native_scale):
+            with pytest.raises(UserError, match=message):
+                ask(str(path.parent))
 
 
 def test_a_folder_beside_an_installed_package_is_not_ours(zoo):

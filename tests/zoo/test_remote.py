@@ -110,6 +110,26 @@ def test_pickles_are_not_even_asked_for(zoo, server):
     assert server.requests == []
 
 
+def test_addresses_that_cannot_be_meant(zoo, server):
+    for url, message in (
+        ("http://[::1/w.safetensors", "not an address that can be opened"),
+        ("file://w.safetensors", "after file:// comes a full path"),
+        ("file:///absent/w.safetensors", "^/absent/w.safetensors: no such file"),
+        ("https://me:secret@example.org/w.safetensors", r"^https://\.\.\.@example\.org: .* is not taken"),
+    ):
+        with pytest.raises(UserError, match=message):
+            enlcn.load(url)
+    assert server.requests == []
+
+
+def test_the_cache_takes_long_names_and_keeps_no_keys(zoo, server, weights):
+    name = "a" * 240 + "?key=secret"
+    shutil.copy(weights, server.folder / name)  # the test's server takes the whole address for a name
+    assert same(enlcn.load(server.url(name)), zoo.network(3))
+    (record,) = (zoo.cache / "addresses").iterdir()
+    assert "secret" not in record.read_text()
+
+
 def test_no_way_back_from_https():
     request = urllib.request.Request("https://example.org/a")
     for target, message in (("http://example.org/b", "not encrypted"), ("file:///etc/passwd", "not encrypted")):

@@ -140,6 +140,11 @@ def test_a_training_checkpoint_tells_its_steps_and_seed(tool, tmp_path):
         assert same(network, enlcn.load(tmp_path / "run"))
 
 
+def test_a_name_that_would_leave_its_folder(tool, checkpoint):
+    with pytest.raises(SystemExit, match=r"'\.\./evil-x3' is no name for a model"):
+        tool(checkpoint, "--name", "../evil-x3")
+
+
 def test_the_documents_are_up_to_date(monkeypatch):
     """Otherwise: python benchmarks/ship_model.py --tables."""
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
