@@ -19,7 +19,7 @@ from enlcn.errors import UserError
 from enlcn.files import atomic_write
 from enlcn.models.backbone import SRNetwork
 from enlcn.models.rivals import NLSA
-from enlcn.zoo import here, locate
+from enlcn.zoo import did_you_mean, here, locate
 
 FORMAT_VERSION = "1"
 TRAINING_FORMAT = "enlcn-training"  # in training checkpoints, under "format"
@@ -111,8 +111,8 @@ def read(path: str | os.PathLike[str]) -> Checkpoint:
     if not path.is_file():
         names = ", ".join(here()) or "none in this version"
         raise UserError(
-            f"{path}: no such file or model; give a .safetensors or .pt file, a shipped model ({names}), "
-            f"or {UNTRAINED_PREFIX}NAME with one of {', '.join(recipes.NETWORKS)}"
+            f"{path}: no such file or model{did_you_mean(str(path))}; give a .safetensors or .pt file, a shipped model "
+            f"({names}; see `enlcn models`), or {UNTRAINED_PREFIX}NAME with one of {', '.join(recipes.NETWORKS)}"
         )
     try:
         if path.suffix == ".safetensors":

@@ -9,4 +9,6 @@ class MissingExtraError(UserError):
     """An optional dependency is absent; the message names the extra that brings it."""
 
     def __init__(self, feature: str, extra: str):
-        super().__init__(f"{feature} needs the '{extra}' extra: pip install 'enlcn[{extra}]'")
+        super().__init__(
+            f"{feature} needs the '{extra}' extra: pip install 'enlcn[{extra}]', or '.[{extra}]' in a clone"
+        )

@@ -14,9 +14,14 @@ def attention(
     at: Annotated[list[str], typer.Option("--at", metavar="X,Y", help="The pixel to look from; repeatable.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Where to write the picture.")],
     model: Annotated[
-        list[str],
-        typer.Option("--model", "-m", help="A checkpoint, a run's folder, or untrained:NAME; repeat for one row each."),
-    ],
+        list[str] | None,
+        typer.Option(
+            "--model",
+            "-m",
+            help="A model's name, a checkpoint, a run's folder, or untrained:NAME; repeat for one row each. "
+            "Default: what is bundled.",
+        ),
+    ] = None,
     module: Annotated[
         list[int] | None, typer.Option("--module", help="Which attention, from 1; repeatable. Default: all.")
     ] = None,
@@ -41,6 +46,7 @@ def attention(
     from enlcn.data.image_io import Image, load_image, save_image, to_tensor
     from enlcn.files import refuse_to_overwrite
     from enlcn.upscaling.devices import resolve_device
+    from enlcn.zoo import native_scale, resolve
 
     format_for_path(out)
     refuse_to_overwrite(out, overwrite)
@@ -48,7 +54,7 @@ def attention(
     lr = to_tensor(load_image(photo)).to(place).expand(-1, 3, -1, -1)
     rows = []
     with console.progress_bar() as bar:
-        for name in model:
+        for name in model or [resolve(None, native_scale(None))]:
             network = load(name, device=place)
             label = (
                 f"{name.removeprefix(UNTRAINED_PREFIX)} (random weights)" if _is_untrained(name) else Path(name).name

@@ -4,6 +4,7 @@ import logging
 import signal
 import sys
 from collections.abc import Callable
+from typing import Any, NoReturn
 
 from rich.console import Console
 from rich.logging import RichHandler
@@ -35,20 +36,41 @@ def progress_bar() -> Progress:
     return Progress(*columns, console=err, transient=True, disable=out.quiet or not err.is_terminal)
 
 
-def run_guarded(command: Callable[[], object]) -> None:
-    """Run a command line; bad input becomes one line on standard error and exit code 2."""
+def run_guarded(command: Callable[..., object]) -> None:
+    """Run a Typer app; bad input and wrong usage become one line on standard error and exit code 2."""
     # A polite request to stop cleans up as Ctrl-C does: temporary files go.
     signal.signal(signal.SIGTERM, _stop)
     try:
-        command()
+        exit_code = command(standalone_mode=False)
     except UserError as error:
-        err.print(f"[bold red]error:[/] {escape(str(error))}")
-        sys.exit(2)
+        _fail(str(error))
     except BrokenPipeError:
         sys.exit(141)
     except KeyboardInterrupt:
         err.print("interrupted")
         sys.exit(130)
+    except Exception as error:
+        # By its methods, not its class: Typer's releases bring click's classes from different places.
+        if not hasattr(error, "format_message"):
+            raise
+        if type(error).__name__ == "NoArgsIsHelpError":
+            error.show()  # type: ignore[attr-defined]
+            sys.exit(2)
+        _fail(_usage(error))
+    else:
+        sys.exit(exit_code if isinstance(exit_code, int) else 0)
+
+
+def _fail(message: str) -> NoReturn:
+    err.print(f"[bold red]error:[/] {escape(message)}")
+    sys.exit(2)
+
+
+def _usage(error: Any) -> str:
+    """What is wrong with a command line, in one line, and where to look."""
+    message = " ".join(error.format_message().split()).rstrip(".")
+    path = error.ctx.command_path if getattr(error, "ctx", None) is not None else "enlcn"
+    return f"{message[:1].lower()}{message[1:]}; see `{path} --help`"
 
 
 def _stop(number: int, frame: object) -> None:

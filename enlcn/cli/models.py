@@ -113,11 +113,11 @@ def pull(
 
 
 def _named(name: str) -> "ShippedModel":
-    from enlcn.zoo import known
+    from enlcn.zoo import did_you_mean, known
 
     rows = known()
     if name not in rows:
-        raise UserError(f"no model is called '{name}'; there are {', '.join(rows) or 'none'}")
+        raise UserError(f"no model is called '{name}'{did_you_mean(name)}; there are {', '.join(rows) or 'none'}")
     return rows[name]
 
 

@@ -48,7 +48,7 @@ def reproduce(
             "--data",
             "-d",
             help="A folder with train/ (images or tars) and test sets (in benchmarks/ or beside it), or plain images. "
-            "Default: $ENLCN_DATA.",
+            "Default: $ENLCN_DATA. runtime, and efficiency's FLOPs, need none.",
         ),
     ] = None,
     testset: Annotated[
@@ -113,9 +113,9 @@ def reproduce(
     store = Store(out)
     left = None
     if not render_only:
-        from enlcn.reproduce.material import Sources
         from enlcn.reproduce.run import Request
         from enlcn.reproduce.run import reproduce as run
+        from enlcn.reproduce.split import Sources
 
         if not resume and not overwrite and store.plan() is not None:
             raise UserError(f"{out}: holds a reproduction already; choose another folder, or pass --overwrite")
@@ -179,12 +179,10 @@ def _chosen(names: list[str]) -> tuple[str, ...]:
     return NAMES if ALL in names else tuple(dict.fromkeys(names))
 
 
-def _data_folder(data: Path | None) -> Path:
-    if data is not None:
-        return data
-    if not os.environ.get("ENLCN_DATA"):
-        raise UserError("give the pictures with --data DIR, or name their folder in ENLCN_DATA")
-    return Path(os.environ["ENLCN_DATA"])
+def _data_folder(data: Path | None) -> Path | None:
+    """The folder given, or the environment's; None where there is neither, which not everything minds."""
+    named = os.environ.get("ENLCN_DATA")
+    return data or (Path(named) if named else None)
 
 
 def _say_what_is_left(left: "Left") -> None:

@@ -51,7 +51,7 @@ def serve(
     max_pixels: Annotated[int, _option("Pixels of one picture, by its header.", env="MAX_PIXELS")] = 2**24,
     direct_pixels: Annotated[
         int, _option("Results up to so many pixels are answered at once, larger ones as a job.", env="DIRECT_PIXELS")
-    ] = 2**22,
+    ] = 2**24,
     attention_pixels: Annotated[
         int, _option("The attention explorer shrinks larger pictures to this.", env="ATTENTION_PIXELS")
     ] = 100_000,
@@ -108,10 +108,12 @@ def serve(
     )
     from enlcn.serve.run import run
 
-    address = _address(host, listener.getsockname()[1])
+    port = listener.getsockname()[1]
+    address = _address(host, port)
+    elsewhere = [_address(name, port) for name in _names_elsewhere(host, config.allowed_hosts)]
 
     def ready() -> None:
-        console.say(f"studio: {address}  (Ctrl-C stops it)", to=console.err)
+        console.say(f"studio: {' and '.join((address, *elsewhere))}  (Ctrl-C stops it)", to=console.err)
         if config.token is None and config.host_names is None:
             console.say("note: anyone who reaches this address can use it; --token asks for a password", to=console.err)
         if open_browser:
@@ -138,6 +140,14 @@ def _listen(host: str, port: int | None) -> socket.socket:
             reason = getattr(error, "strerror", None) or str(error)
             failure = f"cannot listen on {host} port {candidate} ({reason}); choose another --port or --host"
     raise UserError(failure)
+
+
+def _names_elsewhere(host: str, allowed: tuple[str, ...]) -> list[str]:
+    """By which names other computers may call a server that listens on all addresses."""
+    if host not in ("0.0.0.0", "::"):
+        return []
+    named = [name for name in allowed if name != "*"]
+    return named if named and "*" not in allowed else [*named, socket.gethostname()]
 
 
 def _address(host: str, port: int) -> str:

@@ -179,17 +179,22 @@ def _say_plan(planned: list[Any], target: Any, skip_existing: bool, problems: in
 def _run(batch: Any, planned: list[Any], outcomes: list[Any], *, alone: bool) -> None:
     with console.progress_bar() as bar:
         whole = bar.add_task("pictures", total=len(planned), visible=len(planned) > 1)
+        tasks: dict[tuple[str, str], Any] = {}
 
         def watch(job: Any) -> Any:
-            task = bar.add_task(job.source.name if job.source else "standard input", total=None, start=False)
+            name = console.escape(job.source.name) if job.source else "standard input"
+            # Of several at a time, only those under way are shown.
+            task = bar.add_task(name, total=None, start=False, visible=batch.options.jobs == 1)
+            tasks[job.names] = task
 
             def progress(done: int, total: int) -> None:
                 bar.start_task(task)
-                bar.update(task, completed=done, total=total, visible=done < total)
+                bar.update(task, completed=done, total=total, visible=True)
 
             return progress
 
         for outcome in batch.run(planned, watch):
+            bar.remove_task(tasks.pop((outcome.source, outcome.target)))
             bar.advance(whole)
             outcomes.append(outcome)
             _say(outcome, alone=alone)

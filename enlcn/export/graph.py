@@ -85,6 +85,7 @@ class HalfNetwork(nn.Module):
 
 def describe(network: SRNetwork, *, name: str, precision: str) -> dict[str, str]:
     """What an exported file says of itself, as text under keys."""
+    digest = weights_digest(network)
     return {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
@@ -92,23 +93,31 @@ def describe(network: SRNetwork, *, name: str, precision: str) -> dict[str, str]
         "scale": str(network.config.scale),
         "config": json.dumps(to_dict(network.config)),
         "precision": precision,
-        "weights_sha256": weights_digest(network),
-        "licence": licence_note(name),
+        "weights_sha256": digest,
+        "licence": licence_note(name, digest),
         "enlcn_version": __version__,
         "input": "lr: float32 (batch, 3, height, width), RGB in [0, 1]",
         "output": f"sr: float32 (batch, 3, {network.config.scale} height, {network.config.scale} width), not clamped",
     }
 
 
-def licence_note(name: str) -> str:
-    """One line on who may use the weights called `name`."""
+def licence_note(name: str, digest: str) -> str:
+    """One line on who may use the weights called `name`, whose `weights_digest` is `digest`."""
     from enlcn.zoo import known
 
-    shipped = known().get(name)
-    if shipped is None:
+    if not is_shipped(name, digest):
         return "code: Apache-2.0; weights: as their author says"
-    said = shipped.licence or f"see docs/models/{name}.md, as the training photographs have licences of their own"
+    said = known()[name].licence or f"see docs/models/{name}.md, as the training photographs have licences of their own"
     return f"code: Apache-2.0; weights: {said}"
+
+
+def is_shipped(name: str, digest: str) -> bool:
+    """Whether the shipped model `name` has these weights: a run or a file of others may go by the same name."""
+    from enlcn.checkpoint import load
+    from enlcn.zoo import here, known
+    from enlcn.zoo.locate import obtain
+
+    return name in here() and weights_digest(load(obtain(known()[name]))) == digest
 
 
 def weights_digest(network: SRNetwork) -> str:

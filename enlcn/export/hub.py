@@ -98,10 +98,14 @@ def save_folder(
     if folder.is_dir() and any(folder.iterdir()) and not overwrite:
         raise UserError(f"{folder}: is a folder with files in it; pass --overwrite to replace them")
     model = HubNetwork.sharing(network)
-    model.stored_dtype = torch.float16 if half else None
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as temporary:
-        model.save_pretrained(temporary, model_card_kwargs={"name": name})
+        before = model.stored_dtype  # it may be the caller's own network
+        model.stored_dtype = torch.float16 if half else None
+        try:
+            model.save_pretrained(temporary, model_card_kwargs={"name": name})
+        finally:
+            model.stored_dtype = before
         folder.mkdir(exist_ok=True)
         for file in Path(temporary).iterdir():
             shutil.move(file, folder / file.name)

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from enlcn.config import ModelConfig
+from enlcn.export.graph import is_shipped, weights_digest
 from enlcn.models.backbone import SRNetwork
 
 TEMPLATE = """---
@@ -40,10 +41,12 @@ def card_body(network: SRNetwork, name: str | None = None) -> str:
 
     Args:
         network: what is described.
-        name: a card docs/models/NAME.md is taken where this package lies in its source tree.
+        name: a card docs/models/NAME.md is taken where this package lies in its source tree, and the weights are
+            those that the card speaks of.
     """
-    written = CARDS / f"{name}.md" if name else None
-    about = written.read_text().strip() if written is not None and written.is_file() else _from_config(network, name)
+    card = CARDS / f"{name}.md"
+    is_its_own = name is not None and card.is_file() and is_shipped(name, weights_digest(network))
+    about = card.read_text().strip() if is_its_own else _from_config(network, name)
     return f"{about}\n\n{_USE.format(scale=network.config.scale)}"
 
 

@@ -35,6 +35,12 @@ def flatten(x: Tensor) -> Tensor:
     return x.flatten(2).mT
 
 
+def require_images(x: Tensor) -> None:
+    """A ValueError that says what to give, where x is not (B, C, H, W)."""
+    if x.dim() != 4:
+        raise ValueError(f"the input has shape {tuple(x.shape)}; give (B, C, H, W), one image as x.unsqueeze(0)")
+
+
 class Attention(nn.Module, ABC):
     """The common frame: project x to queries and keys, mix values by them, add the result to x.
 
@@ -67,6 +73,7 @@ class Attention(nn.Module, ABC):
 
     def forward_with_pair(self, x: Tensor) -> tuple[Tensor, Pair]:
         """`forward`, and the queries and keys (each (B, N, D)) that the contrastive loss ranks."""
+        require_images(x)
         q, k = self.queries_keys(x)
         return x + self.res_scale * self.mix(q, k, x).to(x.dtype), (q, k)
 
@@ -161,12 +168,14 @@ class ENLCA(Attention):
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, C, H, W) -> (B, C, H, W)."""
+        require_images(x)
         if self.uses_kernels(x):
             return self.by_kernels(x)
         return super().forward(x)
 
     def forward_with_pair(self, x: Tensor) -> tuple[Tensor, Pair]:
         """`forward`, and the queries and keys (each (B, N, D)) that the contrastive loss ranks."""
+        require_images(x)
         if self.uses_kernels(x):
             return self.by_kernels(x), self.queries_keys(x)
         return super().forward_with_pair(x)

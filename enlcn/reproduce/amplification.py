@@ -10,7 +10,7 @@ from enlcn.reproduce.rows import AMPLIFICATION, RunSpec, specs
 from enlcn.reproduce.section import Context, Item, Section
 from enlcn.reproduce.store import Json
 from enlcn.reproduce.tables import Cell, Column, Spread, Table
-from enlcn.reproduce.trained_rows import gains, main_set, measure_rows, psnr_table
+from enlcn.reproduce.trained_rows import gains, main_set, measure_rows, psnr_table, title_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -81,7 +81,7 @@ def show(data: Json) -> Section:
             Column("error of Y, network trained at k, %", ".0f"),
         ],
         rows,
-        f"{data['photos']} photographs, {data['draws']} draws of F. Queries and keys of the trained network are given "
+        f"Photographs: {data['photos']}; {data['draws']} draws of F. Queries and keys of the trained network are given "
         "the squared length k. Where measured variances lie below Proof 2's, the estimate is heavy-tailed: "
         "no sample of this size holds the rare draws that make the variance.",
     )
@@ -102,7 +102,7 @@ def _draw(data: Json) -> "Figure":
             [k for k, _ in measured],
             [spread.mean for _, spread in measured],
             [spread.deviation or 0 for _, spread in measured],
-            **charts.ours(label=f"PSNR, ours, {about}"),
+            **charts.ours(label=f"PSNR, ours, {title_of(data, about)}"),
         )
     base = paper.AMPLIFICATION[1]
     left.plot(

@@ -13,6 +13,7 @@ from enlcn.reproduce.label import command_of, describe_plan, describe_result
 from enlcn.reproduce.report import to_markdown, write_all
 from enlcn.reproduce.store import Store
 
+TITLE = "# Reproducing the paper"
 BEGIN, END = "<!-- judgement: begin -->", "<!-- judgement: end -->"
 
 
@@ -28,7 +29,7 @@ def write_docs(store: Store, path: Path) -> list[Path]:
     folder = path.parent / path.stem
     judgement = kept_judgement(path)
     plan = store.plan()
-    parts = ["# Reproducing the paper", _INTRODUCTION]
+    parts = [TITLE, INTRODUCTION]
     if plan is not None:
         parts.append(f"The figures below were made by\n\n    {command_of(plan)}\n\n{describe_plan(plan)}")
     parts.append(f"{BEGIN}\n\n{judgement}\n\n{END}" if judgement else f"{BEGIN}\n\n{END}")
@@ -47,7 +48,7 @@ def write_docs(store: Store, path: Path) -> list[Path]:
             if source.is_file():
                 folder.mkdir(parents=True, exist_ok=True)
                 written.append(Path(shutil.copyfile(source, folder / picture)))
-    parts.append(_FULL)
+    parts.append(FULL)
     with atomic_write(path, overwrite=True) as temporary:
         temporary.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
     return written
@@ -68,13 +69,24 @@ def kept_judgement(path: Path) -> str:
     return text.strip() if begin and end else ""
 
 
-_INTRODUCTION = """\
+INTRODUCTION = """\
 Every table and figure of the paper is a command: `enlcn reproduce NAME` makes one, `enlcn reproduce all` makes them all
-and one HTML page. Ours stand beside the paper's figures, as Markdown, CSV, PNG and SVG. This file is written by
-`enlcn reproduce all --out RESULTS --render-only --docs docs/reproduction.md` from the JSON that a reproduction saves:
-no number in it is typed by hand."""
+and one HTML page. It trains the rows of a table, measures them, and puts them beside the paper's figures with their
+spread over seeds, as Markdown, CSV, PNG and SVG. What time does not allow at full size is a miniature, and says so.
 
-_FULL = """\
+    enlcn reproduce runtime --out results/                            # needs no pictures; nor do efficiency's FLOPs
+    enlcn reproduce ablation --data DATA/ --budget 1800 --out results/
+    enlcn reproduce all --data DATA/ --budget 3600 --out results/     # the same command goes on after an interruption
+
+DATA is a folder of yours: `train/` with images or tars (the paper: DIV2K), and test sets as
+`benchmarks/{Set5,Set14,B100,Urban100,Manga109}/HR`, or beside `train/`; those that are absent are left out and named.
+The package brings no data sets; they come from their authors. A folder of plain images will do, too: every fourth is
+then kept out of training and scored; a single one is scored although trained on, and labelled “training pictures”.
+
+`enlcn reproduce all --out RESULTS --render-only --docs docs/reproduction.md` writes this page from the JSON that a
+reproduction saves: no figure in a table is typed by hand."""
+
+FULL = """\
 ## The paper's protocol
 
     enlcn reproduce all --preset paper --data DATA --out results/paper   # weeks on one GPU; resumable at any moment

@@ -24,7 +24,7 @@ from enlcn.reproduce.rows import ESTIMATED, RunSpec, specs
 from enlcn.reproduce.section import Context, Item, Section
 from enlcn.reproduce.store import Json
 from enlcn.reproduce.tables import Cell, Column, Spread, Table
-from enlcn.reproduce.trained_rows import gains, measure_rows, sets_of
+from enlcn.reproduce.trained_rows import gains, measure_rows, sets_of, title_of
 from enlcn.reproduce.training import psnrs
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ def show(data: Json) -> Section:
         ],
         rows,
         "Formula and measured: log10 of the variance over exp(q·k)², mean over pairs of positions. A is fitted to the "
-        f"mean of |q + k|². {data['photos']} photographs, {data['draws']} draws of F.",
+        f"mean of |q + k|². Photographs: {data['photos']}; draws of F: {data['draws']}.",
     )
     attention = Table(
         "The attention made of it, against exact attention, percent",
@@ -147,7 +147,8 @@ def show(data: Json) -> Section:
     pictures = data["pictures"]
     trained = pictures["rows"]["as trained"][0]
     psnr = Table(
-        f"{data['network']} (k = {data['amplification']:g}) with its estimate replaced, {pictures['testset']} x4",
+        f"{data['network']} (k = {data['amplification']:g}) with its estimate replaced, "
+        f"{title_of(data['trained'], pictures['testset'])}, x4",
         [Column("estimate"), Column("PSNR, dB", ".3f"), Column("against its own F", "+.3f")],
         [
             [label, Spread.of(values), Spread.of([value - trained for value in values])]
@@ -172,7 +173,7 @@ def _trained_table(data: Json) -> Table:
         [label, *(Spread.of(row["psnr"].get(name, [])) for name in names), gains(data, label, "orthogonal", about)]
         for label, row in data["rows"].items()
     ]
-    columns = [Column("estimate"), *(Column(name, ".3f") for name in names)]
+    columns = [Column("estimate"), *(Column(title_of(data, name), ".3f") for name in names)]
     return Table(
         "Networks trained with each estimate (k = 6, contrastive loss), PSNR in dB",
         [*columns, Column(f"against orthogonal, {about}", "+.3f")],
@@ -221,7 +222,7 @@ def _draw(data: Json) -> "Figure":
     picture.invert_yaxis()
     picture.axvline(0, color="black", linewidth=0.8)
     picture.set(
-        title=f"And the picture ({data['pictures']['testset']})",
+        title=f"And the picture ({title_of(data['trained'], data['pictures']['testset'])})",
         xlabel=f"PSNR against the network as trained (dB), k = {data['amplification']:g}",
     )
     if all(math.isclose(v, trained) for values in rows.values() for v in values):

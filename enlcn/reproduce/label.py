@@ -1,6 +1,7 @@
 """What a reproduction was, in words: how small a miniature is, and where and when its tables were measured."""
 
 from enlcn.reproduce import paper
+from enlcn.reproduce.material import BUILDINGS, HELD_OUT, SEEN
 from enlcn.reproduce.store import Json
 
 
@@ -8,7 +9,8 @@ def describe_plan(plan: Json) -> str:
     """How the rows of a reproduction were trained, one paragraph of facts."""
     preset, data = plan["preset"], plan["data"]
     if preset["network"] is None:
-        return f"The paper's protocol: {paper.TRAINING}. {plan['device']}, PyTorch {plan['torch']}."
+        device = f"{plan['device']}, PyTorch {plan['torch']}."
+        return " ".join([f"The paper's protocol: {paper.TRAINING}.", *_kept_out(data), device])
     sentences = [
         "A miniature, not the paper's protocol.",
         f"Network: {plan['network']}, {plan['parameters'] / 1e6:.2f} M parameters (the paper: "
@@ -17,6 +19,7 @@ def describe_plan(plan: Json) -> str:
         f"Adam at {preset['learning_rate']:g} falling by a cosine, contrastive loss from 15 % of the run on, "
         f"{data['training_images']:,} of {data['training_images_found']:,} photographs "
         f"({data['training_megapixels']:,} megapixels).",
+        *_kept_out(data),
         f"The paper: {paper.TRAINING}.",
         f"Seeds: {preset['seeds']} per row, {preset['sweep_seeds']} where k or m is swept, {preset['grid_seeds']} "
         f"per cell of the n1 n2 grid; {plan['runs']} runs planned, budget {plan['budget']:,.0f} s, {plan['jobs']} at a "
@@ -30,9 +33,35 @@ def describe_plan(plan: Json) -> str:
 
 
 def _scored(data: Json) -> str:
-    sets = ", ".join(f"{name} ({count} images)" for name, count in data["scored"].items())
+    sets = ", ".join(f"{name} ({_images(count)})" for name, count in data["scored"].items())
     side = data["test_crop"]
     return f"{sets}, centres of {side}x{side} LR pixels" if side else sets
+
+
+def _images(count: int) -> str:
+    return f"{count} image{'' if count == 1 else 's'}"
+
+
+def _kept_out(data: Json) -> list[str]:
+    """What must be said where the data set sets no pictures apart."""
+    if SEEN in data["scored"]:
+        return ["No other pictures were at hand: rows are scored on, and figures show, the training pictures."]
+    if data.get("kept_out"):
+        return [f"No test set was at hand: {_images(data['kept_out'])} of the folder were kept out of training."]
+    return []
+
+
+def set_titles(data: Json) -> dict[str, str]:
+    """Name -> name and part, of the sets that were not scored whole; `data` is a plan's."""
+    titles = {}
+    for name, count in data.get("scored", {}).items():
+        whole = data.get("scored_of", {}).get(name, count)
+        part = f"{count} of {_images(whole)}" if count < whole else _images(count)
+        if data["test_crop"] is not None or name in (HELD_OUT, BUILDINGS, SEEN):  # of photographs always the centre
+            titles[name] = f"{name}, centre{'' if count == 1 else 's'} of {part}"
+        elif count < whole:
+            titles[name] = f"{name}, {part}"
+    return titles
 
 
 def describe_result(about: Json) -> str:

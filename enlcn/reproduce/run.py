@@ -12,11 +12,12 @@ import torch
 from enlcn.cost import num_parameters
 from enlcn.errors import UserError
 from enlcn.reproduce.items import ITEMS, PRIORITY
-from enlcn.reproduce.material import Material, Sources
+from enlcn.reproduce.material import Material
 from enlcn.reproduce.plan import Trial, steps_within, unique_runs
 from enlcn.reproduce.preset import Preset, choose_preset
 from enlcn.reproduce.rows import FULL, RunSpec, config_of, key_of
 from enlcn.reproduce.section import Context
+from enlcn.reproduce.split import Sources
 from enlcn.reproduce.store import Json, Store
 from enlcn.reproduce.training import device_name
 from enlcn.reproduce.workers import Work, train_all
@@ -100,12 +101,15 @@ def _reproduce(
 ) -> Left:
     store = Store(request.out)
     material = Material(request.sources, preset, device, lambda done, total: progress("decoding images", done, total))
-    steps = _planned_steps(request, store, preset, material, wanted, progress) if wanted else 0
+    has_pictures = request.sources.data is not None
+    # Without pictures nothing is trained, but what an earlier call trained is shown.
+    has_plan = bool(wanted) and (has_pictures or store.plan() is not None)
+    steps = _planned_steps(request, store, preset, material, wanted, progress) if has_plan else 0
 
     left: list[RunSpec] = []
-    if wanted:
+    if wanted and has_pictures:
         threads = max(1, torch.get_num_threads() // request.jobs) if request.jobs > 1 else None
-        work = Work(preset, steps, request.sources, str(device), request.out, deadline, threads)
+        work = Work(preset, steps, request.sources, str(device), request.out, deadline, threads, request.jobs)
         done = sum(store.run(key_of(config_of(spec, preset, steps))) is not None for spec in wanted)
         counter = iter(range(done + 1, len(wanted) + 1))
         progress("training", done, len(wanted))
@@ -113,7 +117,6 @@ def _reproduce(
             wanted,
             work,
             material,
-            jobs=request.jobs,
             on_done=lambda: progress("training", next(counter, len(wanted)), len(wanted)),
         )
     context = Context(preset, steps, material, store, request.models, request.budget)
@@ -124,6 +127,11 @@ def _check(request: Request) -> None:
     for name in request.names:
         if name not in ITEMS:
             raise UserError(f"unknown table or figure '{name}'; choose from {', '.join(ITEMS)}, all")
+    needing = [name for name in request.names if ITEMS[name].needs_pictures]
+    if needing and request.sources.data is None:
+        raise UserError(
+            f"{', '.join(needing)}: needs pictures; give their folder with --data DIR, or name it in ENLCN_DATA"
+        )
     if request.budget <= 0 or (request.time_limit is not None and request.time_limit <= 0):
         raise UserError("budget and time limit must be positive")
     if request.jobs < 1:
@@ -192,7 +200,7 @@ def _measure_all(names: Sequence[str], context: Context, deadline: float, progre
     for done, name in enumerate(name for name in PRIORITY if name in names):
         item = ITEMS[name]
         progress(f"measuring {name}", done, len(names))
-        needed = unique_runs(list(item.needs(context.preset)), context.preset)
+        needed = unique_runs(list(item.needs(context.preset)), context.preset) if context.steps else []
         finished = [context.key(spec.recipe, spec.seed) for spec in needed if context.run(spec.recipe, spec.seed)]
         basis = {"runs_used": finished, "models": list(context.models), "preset": context.preset.to_plain()}
         before = context.store.result(name)

@@ -216,4 +216,4 @@ def _draw(data: Json) -> "Figure":
     return figure
 
 
-ITEM = Item("Running time of one module", "Table 5 (supplement C)", measure, show)
+ITEM = Item("Running time of one module", "Table 5 (supplement C)", measure, show, needs_pictures=False)

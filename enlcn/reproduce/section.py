@@ -111,6 +111,7 @@ class Item:
         measure: everything it shows, as JSON; pictures go to the store's folder.
         show: what was measured, as a section.
         is_quick: whether it only gathers what runs have found: done even when the time is up.
+        needs_pictures: whether nothing of it can be had without pictures.
     """
 
     title: str
@@ -119,3 +120,4 @@ class Item:
     show: Callable[[Json], Section]
     needs: Callable[[Preset], Sequence[RunSpec]] = no_runs
     is_quick: bool = False
+    needs_pictures: bool = True

@@ -96,7 +96,7 @@ def show(data: Json) -> Section:
             Column("relevant minus irrelevant (cosine)", ".3f"),
         ],
         rows,
-        f"{data['photos']} photographs. Pixels effectively used: exp(entropy) over their number. Relevant: the 2 % of "
+        f"Photographs: {data['photos']}. Pixels effectively used: exp(entropy) over their number. Relevant: the 2 % of "
         "highest score; irrelevant: the 2 % from rank 8 % on, as the contrastive loss takes them.",
     )
     text = [f"Not trained yet: {', '.join(data['missing'])}."] if data["missing"] else []

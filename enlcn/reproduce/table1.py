@@ -4,7 +4,7 @@ from enlcn.errors import UserError
 from enlcn.evaluate import evaluate
 from enlcn.evaluate import paper as paper_table
 from enlcn.evaluate.results import Results
-from enlcn.reproduce.material import PAPER_SETS
+from enlcn.reproduce.material import PAPER_SETS, SEEN
 from enlcn.reproduce.section import Context, Item, Section
 from enlcn.reproduce.store import Json
 from enlcn.reproduce.tables import Cell, Column, Table
@@ -72,6 +72,8 @@ def _table(scale: int, models: Json, absent: list[str]) -> Table:
     notes = (
         [f"Not measured here, because not at hand or not part of this preset: {', '.join(absent)}."] if absent else []
     )
+    if SEEN in names:
+        notes.append(f"The {SEEN} are those of other tables' rows; no network of this table is trained on them here.")
     if len(models) == 1:
         notes.append(f"No x{scale} network is at hand; give one with --model.")
     columns = [Column("method"), Column("parameters"), *(Column(name) for name in names)]

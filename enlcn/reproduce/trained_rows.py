@@ -1,13 +1,11 @@
 """Tables of trained rows: PSNR of every seed, the gain over a reference, and the paper's figures beside them."""
 
 from collections.abc import Mapping
-from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from enlcn.reproduce import charts
-from enlcn.reproduce.material import BUILDINGS, HELD_OUT
-from enlcn.reproduce.plan import kind_of
-from enlcn.reproduce.rows import RunSpec, config_of
+from enlcn.reproduce.label import set_titles
+from enlcn.reproduce.material import BUILDINGS, HELD_OUT, SEEN
 from enlcn.reproduce.section import Context
 from enlcn.reproduce.store import Json
 from enlcn.reproduce.tables import Cell, Column, Spread, Table
@@ -18,6 +16,8 @@ if TYPE_CHECKING:
 
 def measure_rows(context: Context, recipes: Mapping[Any, str]) -> Json:
     """What the finished runs behind each row found: row -> sets -> PSNR by seed, time per step, own estimate."""
+    plan = context.store.plan() or {}
+    planned_jobs: int = plan.get("jobs", 1)
     rows = {}
     for label, recipe in recipes.items():
         runs = context.runs(recipe)
@@ -27,27 +27,24 @@ def measure_rows(context: Context, recipes: Mapping[Any, str]) -> Json:
             "seeds": [run["seed"] for run in runs],
             "psnr": {name: [run["psnr"][name] for run in runs] for name in names},
             "milliseconds_per_step": [run["milliseconds_per_step"] for run in runs],
-            "milliseconds_alone": _timed_alone(context, recipe),
+            "jobs": max(run.get("jobs", planned_jobs) for run in runs) if runs else None,
             "seconds": sum(run["seconds"] for run in runs),
             "steps": runs[0]["steps"] if runs else None,
             "skipped_steps": sum(run["skipped_steps"] for run in runs),
             "parameters": runs[0]["parameters"] if runs else None,
             "estimate": [run["estimate"] for run in runs if "estimate" in run],
         }
-    return {"rows": rows}
-
-
-def _timed_alone(context: Context, recipe: str) -> float | None:
-    """Milliseconds of one step with nothing else on the device, as the plan's trials found; None without trials."""
-    plan = context.store.plan()
-    kind = kind_of(config_of(RunSpec(recipe, 0), context.preset, max(1, context.steps)))
-    seconds = plan["seconds_per_step"].get(kind) if plan else None
-    return None if seconds is None else 1e3 * seconds
+    return {"rows": rows, "titles": set_titles(plan.get("data", {}))}
 
 
 def sets_of(data: Json) -> list[str]:
     """The sets that rows were scored on, in order."""
     return list(dict.fromkeys(name for row in data["rows"].values() for name in row["psnr"]))
+
+
+def title_of(data: Json, name: str | None) -> str:
+    """A set's name, and what part of it was scored where it was not scored whole."""
+    return str(data.get("titles", {}).get(name, name))
 
 
 def main_set(data: Json, wanted: str) -> str | None:
@@ -76,7 +73,7 @@ def psnr_table(
         Column(first),
         Column(f"paper, {paper_set}"),
         Column("paper, gain", "+.2f"),
-        *(Column(f"ours, {name}", ".3f") for name in names),
+        *(Column(f"ours, {title_of(data, name)}", ".3f") for name in names),
         Column(f"ours, gain on {about}", "+.3f"),
         Column("ms/step", ".1f"),
     ]
@@ -90,7 +87,7 @@ def psnr_table(
                 theirs - base if theirs is not None and base is not None else None,
                 *(Spread.of(row["psnr"].get(name, [])) for name in names),
                 gains(data, label, reference, about) if about else None,
-                row["milliseconds_alone"] or (fmean(row["milliseconds_per_step"]) if row["seeds"] else None),
+                Spread.of(row["milliseconds_per_step"]),
             ]
         )
     counts = sorted({len(row["seeds"]) for row in data["rows"].values()})
@@ -101,10 +98,22 @@ def psnr_table(
         f"“{reference}”.{absent}"
     )
     note += f" Training these rows took {sum(row['seconds'] for row in data['rows'].values()):,.0f} s in all."
+    note += f" ms/step: each row's own runs, start included{_sharing(data)}."
+    if SEEN in names:
+        note += " Training pictures: no others were at hand, so that scores are of what was trained on."
     if HELD_OUT in names:
-        note += " Held-out: photographs kept out of training, their centres"
+        note += " Held-out: photographs kept out of training"
         note += "; buildings: those of them with repeated structure." if BUILDINGS in names else "."
     return Table(title, columns, rows, note)
+
+
+def _sharing(data: Json) -> str:
+    """Whether other runs slowed the timed ones."""
+    jobs = [row.get("jobs") for row in data["rows"].values() if row["seeds"]]
+    if None in jobs:
+        return "; others may have shared the device"
+    most = max(jobs, default=1)
+    return f"; up to {most} runs shared the device, which slows each" if most > 1 else ""
 
 
 def gain_bars(data: Json, title: str, *, paper: Mapping[str, float | None], paper_set: str, reference: str) -> "Figure":
@@ -123,7 +132,7 @@ def gain_bars(data: Json, title: str, *, paper: Mapping[str, float | None], pape
                 color=charts.SKY,
                 edgecolor=charts.BLUE,
                 capsize=5,
-                label=f"ours, {about} (whisker: deviation over {spread.count} seeds)" if index == 0 else None,
+                label=_ours(data, about, spread.count) if index == 0 else None,
             )
         theirs, base = paper.get(label), paper.get(reference)
         if theirs is not None and base is not None:
@@ -135,3 +144,8 @@ def gain_bars(data: Json, title: str, *, paper: Mapping[str, float | None], pape
     axes.margins(y=0.2)
     figure.legend(loc="outside lower center", ncols=2, frameon=False)
     return figure
+
+
+def _ours(data: Json, testset: str | None, seeds: int) -> str:
+    whisker = f" (whisker: deviation over {seeds} seeds)" if seeds > 1 else ""
+    return f"ours, {title_of(data, testset)}{whisker}"

@@ -65,8 +65,13 @@ class Losses:
         """See `Sink`."""
 
 
-def perform(spec: RunSpec, preset: Preset, steps: int, material: Material, store: Store, deadline: float) -> bool:
-    """Train and score one run, or go on with it; whether it is finished by the deadline (of `time.time()`)."""
+def perform(
+    spec: RunSpec, preset: Preset, steps: int, material: Material, store: Store, deadline: float, jobs: int = 1
+) -> bool:
+    """Train and score one run, or go on with it; whether it is finished by the deadline (of `time.time()`).
+
+    `jobs`, how many runs share the device, is written down beside the time that the run took.
+    """
     config = config_of(spec, preset, steps)
     key = key_of(config)
     if store.run(key) is not None:
@@ -103,6 +108,7 @@ def perform(spec: RunSpec, preset: Preset, steps: int, material: Material, store
         "skipped_steps": outcome.skipped,
         "seconds": outcome.elapsed,
         "milliseconds_per_step": 1e3 * outcome.elapsed / max(1, outcome.step),
+        "jobs": jobs,
         "device": device_name(device),
         "torch": torch.__version__,
         "parameters": num_parameters(config.model),

@@ -49,7 +49,7 @@ def measure(context: Context) -> Json:
         testsets = find_testsets(Path(folder) / "photographs", SCALE)
         evaluate(models, testsets, SCALE, device=str(context.device), on_image=look)
     save_image(collector.picture(), context.store.pictures / _PICTURE, overwrite=True)
-    return {"scores": scores, "models": list(models), "picture": _PICTURE}
+    return {"scores": scores, "models": list(models), "picture": _PICTURE, "are_seen": context.material.split.are_seen}
 
 
 def _stem(name: str) -> str:
@@ -60,11 +60,13 @@ def show(data: Json) -> Section:
     """The picture, and PSNR of its photographs."""
     columns = [Column("photograph"), *(Column(name) for name in data["models"])]
     rows: list[list[Cell]] = [[name, *(row[model] for model in data["models"])] for name, row in data["scores"].items()]
-    table = Table("PSNR on Y in dB, whole photographs (their centres)", columns, rows)
+    table = Table("PSNR on Y in dB, centres of the photographs", columns, rows)
     text = [
         "The paper shows Urban100; here, held-out photographs of buildings where there are some. Crops are taken where "
         "the networks differ most."
     ]
+    if data.get("are_seen"):
+        text.append("No other pictures were at hand: these are training pictures of the networks trained here.")
     return Section(text=text, tables=[table], pictures=[data["picture"]])
 
 

@@ -16,9 +16,10 @@ from pathlib import Path
 import torch
 
 from enlcn.errors import UserError
-from enlcn.reproduce.material import Material, Sources
+from enlcn.reproduce.material import Material
 from enlcn.reproduce.preset import Preset
 from enlcn.reproduce.rows import RunSpec, config_of, key_of
+from enlcn.reproduce.split import Sources
 from enlcn.reproduce.store import Store
 from enlcn.reproduce.training import perform
 
@@ -29,7 +30,7 @@ _SECONDS_TO_SAVE = 30.0
 
 @dataclass(frozen=True)
 class Work:
-    """All that a process must know to train runs."""
+    """All that a process must know to train runs; `jobs` of them share the device."""
 
     preset: Preset
     steps: int
@@ -38,18 +39,18 @@ class Work:
     out: Path
     deadline: float
     threads: int | None = None
+    jobs: int = 1
 
 
 def train_all(
-    runs: Sequence[RunSpec], work: Work, material: Material, *, jobs: int = 1, on_done: Callable[[], None] | None = None
+    runs: Sequence[RunSpec], work: Work, material: Material, *, on_done: Callable[[], None] | None = None
 ) -> list[RunSpec]:
     """Train what is not trained yet, until the deadline.
 
     Args:
         runs: without doubles.
-        work: how.
-        material: this process's pictures, used where `jobs` is 1.
-        jobs: processes at a time.
+        work: how, and in how many processes at a time.
+        material: this process's pictures, used where it trains alone.
         on_done: called after each run.
 
     Returns:
@@ -59,12 +60,12 @@ def train_all(
     waiting = [spec for spec in runs if store.run(key_of(config_of(spec, work.preset, work.steps))) is None]
     if not waiting:
         return []
-    if jobs == 1:
+    if work.jobs == 1:
         for spec in waiting:
             if time.time() < work.deadline and _attempt(spec, work, material) and on_done:
                 on_done()
     else:
-        _in_processes(waiting, work, min(jobs, len(waiting)), on_done)
+        _in_processes(waiting, work, min(work.jobs, len(waiting)), on_done)
     return [spec for spec in waiting if store.run(key_of(config_of(spec, work.preset, work.steps))) is None]
 
 
@@ -133,7 +134,7 @@ def _is_healthy(device: torch.device) -> bool:
 def _attempt(spec: RunSpec, work: Work, material: Material) -> bool:
     """Whether a run is finished; one that fails does not stop the others."""
     try:
-        return perform(spec, work.preset, work.steps, material, Store(work.out), work.deadline)
+        return perform(spec, work.preset, work.steps, material, Store(work.out), work.deadline, work.jobs)
     except UserError as error:
         log.error("%s, seed %d: %s", spec.recipe, spec.seed, error)
     except Exception as error:  # out of memory, a kernel that does not compile: the others may well run

@@ -15,7 +15,7 @@ from starlette.routing import Route
 from enlcn.serve import info_routes, job_routes, picture_routes
 from enlcn.serve.catalogue import Catalogue
 from enlcn.serve.config import ServeConfig
-from enlcn.serve.guard import Guard
+from enlcn.serve.guard import SECURITY_HEADERS, Guard
 from enlcn.serve.problems import PROBLEM_TYPE, Problem, from_status
 from enlcn.serve.schemas import ProblemView
 from enlcn.serve.studio import Studio
@@ -25,6 +25,7 @@ from enlcn.version import __version__
 log = logging.getLogger(__name__)
 _ROUTERS = (info_routes.router, picture_routes.router, job_routes.router)
 _SWEEP_SECONDS = 1.0
+_LAST_SECONDS = 5.0  # for a job to notice that it must stop
 
 
 def create_app(config: ServeConfig) -> FastAPI:
@@ -68,8 +69,8 @@ def create_app(config: ServeConfig) -> FastAPI:
 async def shut_down(studio: Studio, workers: list[Worker]) -> None:
     """Hand back what waits, let what runs finish within its time, then stop it."""
     studio.drain()
-    for seconds in (studio.config.shutdown_seconds, None):
-        ended = await asyncio.gather(*(asyncio.to_thread(w.join, seconds or 5.0) for w in workers))
+    for seconds in (studio.seconds_to_finish, _LAST_SECONDS):
+        ended = await asyncio.gather(*(asyncio.to_thread(w.join, seconds) for w in workers))
         if all(ended):
             return
         studio.stop_running()
@@ -117,7 +118,9 @@ def _methods(request: Request) -> set[str]:
 
 
 async def _on_failure(request: Request, error: Exception) -> JSONResponse:
-    return _response(Problem("internal-error", "an error that the server did not expect; it has been logged"))
+    response = _response(Problem("internal-error", "an error that the server did not expect; it has been logged"))
+    response.headers.update({**SECURITY_HEADERS, "Cache-Control": "no-store"})  # sent outside the guard
+    return response
 
 
 def _complete_openapi(app: FastAPI, models: list[str], *, secured: bool) -> None:

@@ -11,6 +11,8 @@ from torch import Tensor
 from enlcn.ops.features import log_features
 from enlcn.ops.hashed_attention import MAX_HASHES, draw_rotations, hash_directions
 
+_CHUNK_FEATURES = 1 << 22  # of keys, in memory at a time
+
 
 def exact_row(q: Tensor, k: Tensor, index: int) -> Tensor:
     """softmax_j(q_i . k_j). q, k: (N, D) -> (N,)."""
@@ -20,10 +22,9 @@ def exact_row(q: Tensor, k: Tensor, index: int) -> Tensor:
 def features_row(q: Tensor, k: Tensor, index: int, proj: Tensor, eps: float = 0.0) -> Tensor:
     """phi(q_i) . phi(k_j), normalised: what ENLCA computes. q, k: (N, D), proj: (M, D) -> (N,)."""
     log_q = log_features(q[index : index + 1], proj, eps)  # (1, M)
-    log_k = log_features(k, proj, eps)  # (N, M)
-    total = log_q + log_k
-    row = (total - total.max()).exp_().sum(-1)  # one shift for all: what underflows weighs nothing beside the peak
-    return row / row.sum()
+    chunk = max(1, _CHUNK_FEATURES // proj.shape[0])
+    logs = [torch.logsumexp(log_q + log_features(part, proj, eps), dim=-1) for part in k.split(chunk)]
+    return torch.softmax(torch.cat(logs), dim=0)
 
 
 def hashed_order(k: Tensor, rotations: Tensor, bucket_size: int) -> Tensor:

@@ -146,7 +146,8 @@ def _model(source: str) -> Model:
     if source in zoo.here():
         return Model(source, source, (zoo.native_scale(source),))
     names = ", ".join(_families_here())
-    raise UserError(f"{source}: no such file or model here; there are {names}")
+    meant = zoo.did_you_mean(source)
+    raise UserError(f"{source}: no such file or model here{meant}; there are {names}; see `enlcn models`")
 
 
 def _families_here() -> tuple[str, ...]:

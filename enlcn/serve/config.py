@@ -47,7 +47,7 @@ class ServeConfig:
     client_header: str | None = None
     max_upload_bytes: int = 64 * MIB
     max_pixels: int = 2**24
-    direct_pixels: int = 2**22
+    direct_pixels: int = 2**24
     attention_pixels: int = 100_000
     queue_length: int = 64
     queue_per_client: int = 16
@@ -96,4 +96,4 @@ class ServeConfig:
         """
         if "*" in self.allowed_hosts or (self.host not in LOOPBACK and not self.allowed_hosts):
             return None
-        return frozenset((self.host, *LOOPBACK, *self.allowed_hosts))
+        return frozenset(name.lower() for name in (self.host, *LOOPBACK, *self.allowed_hosts))

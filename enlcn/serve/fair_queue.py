@@ -26,6 +26,7 @@ class FairQueue(Generic[Item]):
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, str, Item]] = []
+        self._costs: dict[int, float] = {}  # by the order of coming
         self._count = itertools.count()  # among equal starts, first come first served
         self._now = 0.0
         self._free_at: dict[str, float] = {}
@@ -45,20 +46,26 @@ class FairQueue(Generic[Item]):
         start = max(self._now, self._free_at.get(client, 0.0))
         self._free_at[client] = start + cost
         self._waiting[client] += 1
-        heapq.heappush(self._heap, (start, next(self._count), client, item))
+        number = next(self._count)
+        self._costs[number] = cost
+        heapq.heappush(self._heap, (start, number, client, item))
 
     def take(self) -> Item:
         """The next item; IndexError where there is none."""
-        start, _, client, item = heapq.heappop(self._heap)
+        start, number, client, item = heapq.heappop(self._heap)
+        del self._costs[number]
         self._now = max(self._now, start)
         self._left(client)
         return item
 
     def remove(self, item: Item) -> bool:
         """Take an item out wherever it stands; False where it is not in the queue."""
-        for place, (_, _, client, known) in enumerate(self._heap):
+        for place, (_, number, client, known) in enumerate(self._heap):
             if known is item:
                 del self._heap[place]
+                cost = self._costs.pop(number)
+                if client in self._free_at:
+                    self._free_at[client] -= cost  # what was not done costs nothing
                 heapq.heapify(self._heap)
                 self._left(client)
                 return True

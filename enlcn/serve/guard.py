@@ -80,7 +80,7 @@ class Guard:
         if names is not None and _host_name(host) not in names:
             raise Problem("forbidden-origin", "this server does not answer to that name; see --allowed-host")
         origin = headers.get("origin")
-        if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
+        if origin is not None and _netloc(origin) != host.lower():
             raise Problem("forbidden-origin", "requests from pages of other hosts are not answered")
         token, path = self._config.token, scope["path"]
         if token is None or path in _OPEN_PATHS or path.startswith(_OPEN_PREFIX):
@@ -95,6 +95,14 @@ def _host_name(host: str) -> str:
     if host.startswith("["):
         return host[1:].partition("]")[0]
     return host.partition(":")[0].lower()
+
+
+def _netloc(origin: str) -> str | None:
+    """Host and port of an Origin header; None where it is none."""
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return None
 
 
 def _known(method: str) -> str:

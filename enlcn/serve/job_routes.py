@@ -152,12 +152,13 @@ async def delete_job(request: Request, job_id: str) -> Response:
 
 def _file(job: Job, name: str) -> Response:
     if job.problem is not None:
-        raise job.problem
-    if job.state != State.done or job.result is None:
+        raise job.problem.fresh()
+    result = job.result  # read once: it may be forgotten meanwhile
+    if job.state != State.done or result is None:
         raise Problem("not-finished", f"the job is {job.state.value}, {job.fraction:.0%} done")
-    if name not in job.result.files:
+    if name not in result.files:
         raise Problem("no-such-job", f"the job made no '{name}'; ask for it with compare=true")
-    return file_response(*job.result.files[name])
+    return file_response(*result.files[name])
 
 
 def file_response(blob: Any, media_type: str) -> StreamingResponse:

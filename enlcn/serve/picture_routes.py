@@ -12,8 +12,8 @@ from enlcn.errors import UserError
 from enlcn.serve.attention_work import WEIGHINGS, AttentionOptions, AttentionWork
 from enlcn.serve.catalogue import Catalogue
 from enlcn.serve.job_routes import file_response, studio_of, view
-from enlcn.serve.jobs import Job
-from enlcn.serve.problems import Problem
+from enlcn.serve.jobs import Job, Result
+from enlcn.serve.problems import Problem, retry_later
 from enlcn.serve.schemas import (
     PICTURE_BODY,
     AttentionParameters,
@@ -114,9 +114,8 @@ async def post_upscale(request: Request, asked: UpscaleParameters) -> Response:
     as_image = asked.respond == "image" or (asked.respond == "auto" and width * height <= studio.config.direct_pixels)
     if not as_image:
         return JSONResponse(view(studio, job), 202, headers={"Location": f"/v1/jobs/{job.id}"})
-    await finished(request, studio, job)
-    assert job.result is not None
-    response: StreamingResponse = file_response(*job.result.files["result"])
+    result = await finished(request, studio, job)
+    response: StreamingResponse = file_response(*result.files["result"])
     response.background = BackgroundTask(studio.forget, job)
     return response
 
@@ -159,15 +158,14 @@ async def post_attention(request: Request, asked: AttentionParameters) -> Respon
             upload.close()
             raise
     try:
-        await finished(request, studio, job)
-        assert job.result is not None
-        return JSONResponse(job.result.facts)
+        result = await finished(request, studio, job)
+        return JSONResponse(result.facts)
     finally:
         studio.forget(job)
 
 
-async def finished(request: Request, studio: Studio, job: Job) -> None:
-    """Wait for a job; where the client goes away meanwhile, the job goes too. A problem is raised."""
+async def finished(request: Request, studio: Studio, job: Job) -> Result:
+    """Wait for a job's result; where the client goes away meanwhile, the job goes too. A problem is raised."""
     ended = asyncio.ensure_future(job.until_final())
     left = asyncio.ensure_future(_client_left(request))
     try:
@@ -175,7 +173,11 @@ async def finished(request: Request, studio: Studio, job: Job) -> None:
         if not job.is_final:
             raise Problem("job-cancelled", "the client went away")
         if job.problem is not None:
-            raise job.problem
+            raise job.problem.fresh()
+        result = job.result
+        if result is None:  # forgotten to make room for others
+            raise retry_later("storage-full", "the result could not be kept until it was sent", studio.retry_after())
+        return result
     except BaseException:
         studio.forget(job)
         raise

@@ -1,7 +1,7 @@
 """Everything that can go wrong with a request, as RFC 9457 problem details."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 PROBLEM_TYPE = "application/problem+json"
@@ -53,6 +53,10 @@ class Problem(Exception):
     detail: str
     headers: dict[str, str] = field(default_factory=dict)
     extra: dict[str, Any] = field(default_factory=dict)
+
+    def fresh(self) -> "Problem":
+        """The same, never raised: one that was holds the frames it went through, and all they held."""
+        return replace(self)
 
     @property
     def status(self) -> int:

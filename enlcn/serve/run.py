@@ -1,5 +1,6 @@
 """A server from its start to its graceful end."""
 
+import asyncio
 import logging
 import socket
 from collections.abc import Callable
@@ -31,6 +32,8 @@ class _Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._studio.drain()
+        # Whoever waits for a job that takes longer is told so, before connections are closed on it.
+        asyncio.get_running_loop().call_later(self._studio.seconds_to_finish, self._studio.stop_running)
         await super().shutdown(sockets)
 
 
@@ -45,6 +48,7 @@ def run(config: ServeConfig, listener: socket.socket, ready: Callable[[], None] 
             log_level="error",
             access_log=False,
             server_header=False,
+            proxy_headers=False,  # who asks is told by the connection, or by the header of --client-header
             limit_concurrency=_CONNECTIONS,
             backlog=_BACKLOG,
             timeout_keep_alive=15,

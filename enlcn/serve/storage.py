@@ -26,7 +26,7 @@ class Storage:
         if data:
             try:
                 blob.write(data)
-            except StorageFullError:
+            except BaseException:
                 blob.close()
                 raise
         return blob
@@ -55,8 +55,11 @@ class Blob:
         self._storage.take(len(data))
         self.size += len(data)
         view = memoryview(data)
-        while view:
-            view = view[self._file.write(view) :]
+        try:
+            while view:
+                view = view[self._file.write(view) :]
+        except OSError as error:  # the disk itself is full
+            raise StorageFullError from error
 
     def read(self) -> bytes:
         """All of it."""

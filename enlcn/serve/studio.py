@@ -37,6 +37,7 @@ class Studio:
         self._turns = Turns(config.queue_length)
         self._running: set[Job] = set()
         self._draining = False
+        self._stop_at = math.inf
         self._mean_seconds = _USUAL_SECONDS
         self._changed = threading.Condition()
 
@@ -131,7 +132,7 @@ class Studio:
             wanted = job.id in self._jobs
             job.result = result if wanted else None
             job.fraction = 1.0 if state == State.done else job.fraction
-            job.problem, job.finished = problem, time.time()
+            job.problem, job.finished = problem.fresh() if problem is not None else None, time.time()
             job.state = state  # last: whoever sees the end sees all of it
             self._changed.notify_all()
         job.work.discard()
@@ -194,6 +195,8 @@ class Studio:
 
     def make_room(self, nbytes: int) -> None:
         """Forget the oldest results until so many more bytes can be kept, as far as there are any."""
+        if nbytes > self.storage.limit:  # would not fit even then
+            return
         with self._changed:
             finished = sorted((j for j in self._jobs.values() if j.finished is not None), key=lambda j: j.finished or 0)
         for job in finished:
@@ -205,6 +208,8 @@ class Studio:
     def drain(self) -> None:
         """Take no more work and hand back what waits; what runs may finish."""
         with self._changed:
+            if not self._draining:
+                self._stop_at = time.monotonic() + self.config.shutdown_seconds
             self._draining = True
             waiting = self._queue.order()
             self._changed.notify_all()
@@ -217,6 +222,11 @@ class Studio:
             running = list(self._running)
         for job in running:
             self.cancel(job, retry_later("shutting-down", "the server stopped before this job was done", 10))
+
+    @property
+    def seconds_to_finish(self) -> float:
+        """How long what runs may go on, once the server is stopping."""
+        return max(0.0, self._stop_at - time.monotonic())
 
     @property
     def is_draining(self) -> bool:

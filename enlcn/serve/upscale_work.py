@@ -88,12 +88,11 @@ class UpscaleWork:
         watch.report(_DECODED, "loading the model")
         checkpoint = options.model.checkpoint(options.target.factor(image.height, image.width))
         engine = toolbox.engine(checkpoint, options.precision, options.self_ensemble)
-        runs = (2 if transparent else 1) * (8 if options.self_ensemble else 1)
 
         def share(fraction: float) -> float:
             return _DECODED + (_COMPUTED - _DECODED) * fraction
 
-        with following(engine, image.height, image.width, runs, watch, share) as progress:
+        with following(engine, image.height, image.width, watch, share) as progress:
             result, report = upscale_image(engine, image, options.target, progress)
         self.metrics.count("enlcn_pixels_total", size[0] * size[1])
         watch.report(_COMPUTED, "encoding")
@@ -114,7 +113,7 @@ class UpscaleWork:
         try:
             for name, data in files.items():
                 result.files[name] = (self.storage.blob(data), media.get(name, MEDIA_TYPES["png"]))
-        except StorageFullError:
+        except BaseException:
             result.discard()
             raise
         return result

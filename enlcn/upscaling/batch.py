@@ -124,7 +124,7 @@ class Batch:
     def run_one(self, job: Job, progress: Progress | None = None) -> Outcome:
         """Upscale one picture; what is wrong with it ends up in the outcome."""
         start = time.perf_counter()
-        names = (str(job.source or "-"), str(job.target or "-"))
+        names = job.names
         if job.target is not None and job.target.exists() and self.options.skip_existing:
             return Outcome(*names, status="skipped")
         try:
@@ -147,6 +147,7 @@ class Batch:
             refuse_to_overwrite(job.target, options.overwrite)
         if job.source is not None and job.target is not None and is_large(job.source, options):
             return upscale_large(self, job, progress)
+        start = time.perf_counter()
         data = sys.stdin.buffer.read() if job.source is None else job.source
         image = load_image(data, max_pixels=options.max_pixels or MAX_PIXELS, name=str(job.source or "standard input"))
         out_height, out_width = options.target.size(image.height, image.width)
@@ -159,8 +160,10 @@ class Batch:
             lossless=options.lossless,
             name=str(job.target or "standard output"),
         )
+        log.debug("%s: %dx%d read in %.2f s", job.names[0], image.width, image.height, time.perf_counter() - start)
         engine = self.engine_for(image.height, image.width)
         result, report = upscale_image(engine, image, options.target, progress)
+        start = time.perf_counter()
         encoded = encode_image(
             result, job.format, quality=options.quality, lossless=options.lossless, name=str(job.target or "output")
         )
@@ -170,6 +173,8 @@ class Batch:
         else:
             with atomic_write(job.target, overwrite=options.overwrite) as temporary:
                 temporary.write_bytes(encoded)
+        seconds = time.perf_counter() - start
+        log.debug("%s: %s of %.1f MiB written in %.2f s", job.names[1], job.format, len(encoded) / 2**20, seconds)
         facts = asdict(report)
         facts.pop("seconds")
         return facts | {"lr_size": (image.width, image.height), "sr_size": (result.width, result.height)}

@@ -138,7 +138,7 @@ class Engine:
             height, width: LR size.
             read_lr: gives a tile's pixels (1, 3, h, w) in [0, 1], in float32 on the CPU.
             emit_sr: takes a tile's result (1, 3, s h, s w) in float32 on the CPU; all again after a fallback.
-            progress: called with (steps done, steps in all).
+            progress: called with (steps done, steps in all), first with (0, steps in all).
         """
         start = time.perf_counter()
         report = RunReport(self._mode(height, width), self.precision, tile=self._tile(self.limit))
@@ -146,7 +146,9 @@ class Engine:
             try:
                 report = self._attempt(report, (height, width), read_lr, emit_sr, progress)
                 tile = report.tile if report.mode == "streaming" else None
-                return replace(report, seconds=time.perf_counter() - start, tile=tile)
+                report = replace(report, seconds=time.perf_counter() - start, tile=tile)
+                log.debug("%dx%d computed: %s", width, height, _described(report, self.device))
+                return report
             except _NonFiniteError:
                 report = _noted(report, f"{report.precision} gave values that are not finite; done again in fp32")
                 report = replace(report, precision="fp32")
@@ -215,6 +217,8 @@ class Engine:
             features = scratch.plane(height, width, channels, dtype) if channels else None
             assert report.tile is not None
             plan = StreamPlan(height, width, report.tile)
+            if progress is not None:
+                progress(0, plan.num_steps(self.network))
             stream(self.network, read_on_device, emit_checked, plan, features, progress=progress)
             return scratch.disk_used
 
@@ -245,6 +249,11 @@ class Engine:
 
     def _scratch(self) -> Scratch:
         return Scratch(self.host_limit // 4, self.options.scratch)
+
+
+def _described(report: RunReport, device: torch.device) -> str:
+    tiles = f" by tiles of {report.tile}" if report.tile else ""
+    return f"{report.mode}{tiles}, in {report.precision}, on {device}, in {report.seconds:.2f} s"
 
 
 def _noted(report: RunReport, note: str) -> RunReport:

@@ -23,6 +23,11 @@ class Job:
     target: Path | None
     format: str
 
+    @property
+    def names(self) -> tuple[str, str]:
+        """Source and target as they are told to users: "-" for standard input and output."""
+        return str(self.source or STREAM), str(self.target or STREAM)
+
 
 @dataclass(frozen=True)
 class Naming:

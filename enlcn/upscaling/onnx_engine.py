@@ -67,6 +67,8 @@ class OnnxEngine(Engine):
         height, width = size
         whole = Tile(0, height, 0, width, height, width)
         lr = np.ascontiguousarray(read_lr(whole).numpy(), np.float32)
+        if progress is not None:
+            progress(0, 1)
         sr = self._forward(lr)
         if report.precision != "fp32" and not sr.isfinite().all():
             raise UserError(f"{report.precision} gave values that are not finite; export the model in fp32")

@@ -1,9 +1,15 @@
 """From a model's name to the engine that runs it: PyTorch for weights, onnxruntime for ONNX files."""
 
-from enlcn.checkpoint import load
+import logging
+import time
+
+from enlcn.checkpoint import UNTRAINED_PREFIX, load
 from enlcn.errors import UserError
 from enlcn.upscaling.engine import Engine, EngineOptions
 from enlcn.upscaling.onnx_model import is_onnx, open_onnx
+from enlcn.zoo import locate
+
+log = logging.getLogger(__name__)
 
 
 def open_engine(name: str, options: EngineOptions) -> Engine:
@@ -13,6 +19,18 @@ def open_engine(name: str, options: EngineOptions) -> Engine:
         name: what `enlcn.load` takes, or an ONNX file of `enlcn export`.
         options: `options.engine` is "torch", "onnxruntime" or "auto", which goes by the file.
     """
+    start = time.perf_counter()
+    engine = _open(name, options)
+    if log.isEnabledFor(logging.DEBUG):
+        seconds = time.perf_counter() - start
+        file = name if name.startswith(UNTRAINED_PREFIX) else locate(name)
+        limit = engine.limit / 2**30
+        told = (name, file, seconds, engine.device, engine.precision, limit)
+        log.debug("model %s: %s, opened in %.2f s, on %s in %s, memory limit %.1f GiB", *told)
+    return engine
+
+
+def _open(name: str, options: EngineOptions) -> Engine:
     wanted = options.engine
     if is_onnx(name):
         if wanted == "torch":

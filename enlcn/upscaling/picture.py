@@ -22,6 +22,7 @@ from enlcn.upscaling.planes import MemoryPlane, Plane
 from enlcn.upscaling.resizing import resize_plane
 from enlcn.upscaling.streaming import Progress
 from enlcn.upscaling.tiling import Tile
+from enlcn.zoo import beyond_advice
 
 NewPlane = Callable[[int, int, int, np.dtype], Plane]
 
@@ -109,8 +110,8 @@ def upscale_source(
     scale = engine.scale
     if out_height > height * scale or out_width > width * scale:
         raise UserError(
-            f"{width}x{height} to {out_width}x{out_height} needs more than this model's x{scale}; "
-            f"ask for x{scale} or less, or choose a model of a larger scale"
+            f"{width}x{height} to {out_width}x{out_height} needs more than this model's x{scale}"
+            f"{beyond_advice(target.factor(height, width), scale) or f'; ask for x{scale} or less'}"
         )
     exact = (out_height, out_width) == (height * scale, width * scale)
     # A result that is shrunk afterwards keeps 16 bits until then.

@@ -5,6 +5,7 @@ from torch import Tensor
 
 from enlcn.models.backbone import SRNetwork
 from enlcn.models.fast import FastNetwork
+from enlcn.upscaling.steps import WholeSteps, following_modules, named_modules
 from enlcn.upscaling.streaming import UPSAMPLER_HALO, EmitSR, Progress
 from enlcn.upscaling.tiling import Tile
 
@@ -22,16 +23,23 @@ def upscale_whole(
         network: any.
         lr: (1, 3, H, W) in [0, 1], on the network's device.
         emit_sr: takes the SR pixels of each strip, (1, 3, s h, s W); strips come from top to bottom.
-        progress: called with (steps done, steps in all).
+        progress: called with (steps done, steps in all), first with (0, steps in all); steps are modules and strips,
+            with `FastNetwork`, whose modules are folded, strips alone.
     """
     height, width = lr.shape[-2:]
-    features = network.features(lr)
     strip = max(1, STRIP_PIXELS // width)
     num_strips = -(-height // strip)
+    modules = len(list(named_modules(network))) if isinstance(network, SRNetwork) else 0
+    steps = WholeSteps(modules, num_strips, progress or (lambda done, total: None))
+    steps.begin()
+    if progress is not None and isinstance(network, SRNetwork):
+        with following_modules(network, steps.module_done):
+            features = network.features(lr)
+    else:
+        features = network.features(lr)
     for index in range(num_strips):
         tile = Tile(index * strip, min((index + 1) * strip, height), 0, width, height, width)
         grown = tile.grown(UPSAMPLER_HALO[network.config.upsampler])
         sr = network.reconstruct(features[..., grown.top : grown.bottom, :])
         emit_sr(tile, tile.crop(sr, grown, network.config.scale))
-        if progress is not None:
-            progress(index + 1, num_strips)
+        steps.strips_done(index + 1)

@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from enlcn.errors import UserError
 from enlcn.video.probe import FULL, LIMITED, MATRICES, open_video
 
 
@@ -55,6 +56,17 @@ def format_table(rows: list[dict[str, str]]) -> str:
     return "\n".join([line({name: name for name in columns}), line(rule), *map(line, rows)])
 
 
+def main(names: list[str]) -> None:
+    """Print the tables of all files; what is wrong with one is told in a line, and ends the program with code 2."""
+    try:
+        if not names:
+            raise UserError("name the videos: python -m enlcn.video.stream_table FILE...")
+        for name in names:
+            print(f"{name}\n\n{format_table(stream_table(Path(name)))}\n")
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+
+
 if __name__ == "__main__":
-    for name in sys.argv[1:]:
-        print(f"{name}\n\n{format_table(stream_table(Path(name)))}\n")
+    main(sys.argv[1:])

@@ -1,5 +1,6 @@
 """Which model is taken at which scale: a family's own where there is one, the next larger one else."""
 
+import difflib
 import json
 import re
 import struct
@@ -27,8 +28,17 @@ def trained_scale(factor: float, model: str | None = None) -> int:
         if factor <= scale:
             return scale
     largest = max(scales)
-    advice = "; run it twice" if factor <= largest**2 else ""
-    raise UserError(f"x{factor:.4g} is beyond x{largest}, the largest trained scale{advice}")
+    raise UserError(f"x{factor:.4g} is beyond x{largest}, the largest trained scale{beyond_advice(factor, largest)}")
+
+
+def beyond_advice(factor: float, largest: int) -> str:
+    """How a factor beyond the largest scale is reached in two runs; nothing where two do not reach it.
+
+    >>> beyond_advice(8, 4)
+    '; upscale with -s 4, then the result with -s 2'
+    """
+    rest = factor / largest
+    return f"; upscale with -s {largest}, then the result with -s {rest:.4g}" if rest <= largest else ""
 
 
 def native_scale(model: str | None) -> int:
@@ -74,6 +84,12 @@ def resolve(model: str | None, scale: int) -> str:
         raise UserError(f"{name}: there are no weights for x{scale}, only for {there}")
     is_family = name.startswith("untrained:") and not re.search(r"-x\d+$", name)
     return completed if is_family else name
+
+
+def did_you_mean(name: str) -> str:
+    """The shipped model whose name is nearest to one that is not known, as a question; nothing where none is near."""
+    close = difflib.get_close_matches(name.lower(), registry.known(), n=1, cutoff=0.7)
+    return f" (did you mean {close[0]}?)" if close else ""
 
 
 def _scale_in_header(path: Path) -> int | None:

@@ -111,6 +111,12 @@ def test_attention_draws_the_map(tmp_path, small_photo, weights):
         assert ((ring - (230, 30, 30)) ** 2).sum(-1).min() == 0
 
 
+def test_attention_takes_the_bundled_model(tmp_path, small_photo):
+    done = enlcn("attention", small_photo, "--at", "1,1", "-o", tmp_path / "m.png", "--module", 1)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("enlcn-light-x4, pixel 1,1, attention 1")
+
+
 def test_attention_says_when_weights_are_random(tmp_path, small_photo):
     out = tmp_path / "[bold]m.webp"
     done = enlcn("attention", small_photo, "--at", "1,1", "-o", out, "-m", "untrained:enlcn-tiny")
@@ -136,7 +142,7 @@ def test_attention_says_when_weights_are_random(tmp_path, small_photo):
             ["attention", PHOTO, "--at", "1,1", "-o", "m.png", "-m", "untrained:enlcn-tiny", "--device", "warp"],
             "device 'warp' cannot be used",
         ),
-        (["frobnicate"], "No such command"),
+        (["frobnicate"], "no such command"),
     ],
 )
 def test_bad_input_is_one_clear_line_and_exit_code_2(tmp_path, arguments, message):
@@ -145,3 +151,27 @@ def test_bad_input_is_one_clear_line_and_exit_code_2(tmp_path, arguments, messag
     assert message in done.stderr
     assert "Traceback" not in done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["upscale", "photo.jpg", "-s", "abc"], "invalid value for '--scale'"),
+        (["upscale"], "missing argument"),
+        (["upscale", "--scal", "2", "photo.jpg"], "no such option: --scal"),
+        (["upscail"], "no such command"),
+    ],
+)
+def test_wrong_usage_is_one_line(arguments, said):
+    run = enlcn(*arguments)
+    assert run.returncode == 2
+    assert run.stderr.startswith("error: ")
+    assert said in run.stderr
+    assert run.stderr.count("\n") == 1
+    assert "--help`" in run.stderr
+
+
+def test_no_arguments_show_the_help():
+    run = enlcn()
+    assert run.returncode == 2
+    assert "upscale" in run.stdout + run.stderr

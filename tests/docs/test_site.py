@@ -149,6 +149,14 @@ def test_in_a_browser(site):
         for name in ("index.html", "cookbook.html", "performance.html", "reproduction.html", "api/networks.html"):
             page.goto(address + name, wait_until="load")
             assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), f"{name} scrolls sideways"
+        for scheme in ("light", "dark"):
+            page.emulate_media(color_scheme=scheme)
+            page.reload(wait_until="load")
+            text, ground = (
+                page.evaluate(f"getComputedStyle(document.querySelector('{part}')).{colour}")
+                for part, colour in ((".md-copyright__highlight", "color"), (".md-footer", "backgroundColor"))
+            )
+            assert contrast(text, ground) >= 4.5, f"{scheme}: {text} on {ground} cannot be read"
         page.set_viewport_size({"width": 1300, "height": 900})
         page.click("input[name=query]")
         page.keyboard.type("linear_attention")
@@ -158,6 +166,21 @@ def test_in_a_browser(site):
     assert len(asked) > 20
     assert not [url for url in asked if not url.startswith((address, "data:", "blob:"))]
     assert not wrong
+
+
+def contrast(text: str, ground: str) -> float:
+    """The contrast ratio of WCAG 2 between CSS colours, the first one blended over the second."""
+    (*over, alpha), under = ([float(v) for v in re.findall(r"[\d.]+", colour)] for colour in (text, ground))
+    if "rgba" not in text:
+        over, alpha = [*over, alpha], 1.0
+    seen = [alpha * a + (1 - alpha) * b for a, b in zip(over, under, strict=False)]
+
+    def luminance(colour: list[float]) -> float:
+        linear = [v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4 for v in (c / 255 for c in colour)]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    light, dark = sorted((luminance(seen), luminance(under)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
 
 
 class QuietHandler(SimpleHTTPRequestHandler):

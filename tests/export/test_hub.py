@@ -15,7 +15,7 @@ from safetensors import safe_open
 import enlcn
 from enlcn import recipes
 from enlcn.errors import UserError
-from enlcn.export import hub
+from enlcn.export import graph, hub
 from enlcn.export.hub_network import HubNetwork
 from enlcn.models.backbone import SRNetwork
 from tests.export import hub_server
@@ -90,6 +90,28 @@ def test_export_writes_a_folder_with_the_models_own_card(tmp_path):
     assert again.returncode == 2
     assert "--overwrite" in again.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["light"]
+
+
+def test_other_weights_do_not_borrow_the_card_of_a_shipped_name(tmp_path):
+    """A training run often lies in a folder that is called like the model it starts from."""
+    mine, name = SRNetwork(recipes.TINY), "enlcn-light-x4"
+    hub.save_folder(mine, tmp_path / "mine", name=name)
+    text = (tmp_path / "mine" / "README.md").read_text()
+    assert "4 residual blocks of 16 channels" in text
+    assert "SHA-256" not in text
+    own, shipped = (graph.describe(network, name=name, precision="fp32") for network in (mine, enlcn.load(name)))
+    assert own["licence"].endswith("as their author says")
+    assert own["licence"] != shipped["licence"]
+
+
+def test_a_folder_in_half_leaves_the_network_as_it_was(tmp_path):
+    SRNetwork(recipes.TINY).save_pretrained(tmp_path / "a")
+    network = SRNetwork.from_pretrained(tmp_path / "a")
+    hub.save_folder(network, tmp_path / "half", name="tiny", half=True)
+    network.save_pretrained(tmp_path / "whole")
+    for folder, dtype in (("half", torch.float16), ("whole", torch.float32)):
+        with safe_open(tmp_path / folder / "model.safetensors", framework="pt") as file:
+            assert file.get_tensor("head.weight").dtype == dtype
 
 
 PROBE = """

@@ -35,6 +35,15 @@ def test_one_interface(name, shape):
 
 
 @pytest.mark.parametrize("name", MODULES)
+@pytest.mark.parametrize("shape", [(32, 8, 8), (2, 64, 32), (1, 1, 32, 4, 4)])
+def test_other_shapes_are_told_what_to_give(name, shape):
+    module = MODULES[name]()
+    for call in (module, module.forward_with_pair):
+        with pytest.raises(ValueError, match=r"give \(B, C, H, W\)"):
+            call(torch.randn(shape))
+
+
+@pytest.mark.parametrize("name", MODULES)
 def test_channels_last_gives_the_same(name):
     module = MODULES[name]().eval()
     x = torch.randn(2, 32, 9, 11)

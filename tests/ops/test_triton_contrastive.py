@@ -34,7 +34,7 @@ FORMS = {
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize(("batch", "rows", "n"), [(2, 5, 65), (1, 7, 784), (1, 3, 2304)])
+@pytest.mark.parametrize(("batch", "rows", "n"), [(2, 2, 65), (1, 2, 784), (1, 1, 2304)])
 def test_terms_and_gradient_equal_top_k(form, batch, rows, n):
     contrast = FORMS[form]
     q, k = of_length(6.0, batch, rows, 16).double(), of_length(6.0, batch, n, 16).double()
@@ -89,7 +89,7 @@ def test_not_a_number_reaches_the_loss():
 def test_loss_through_the_kernel_equals_naive(form, monkeypatch):
     monkeypatch.setattr("enlcn.ops.contrastive._CHUNK_SCORES", 4_000)  # several chunks
     contrast = FORMS[form]
-    q, k = (of_length(2.0, 2, 80, 16).to(DEVICE).requires_grad_() for _ in range(2))
+    q, k = (of_length(2.0, 2, 70, 16).to(DEVICE).requires_grad_() for _ in range(2))
     assert ranked_terms(q @ k.mT) is triton_ranks.ranked_terms
     value = contrastive_loss(q, k, contrast)
     wide_q, wide_k = q.double(), k.double()

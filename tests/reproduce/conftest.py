@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from enlcn.reproduce.material import Material, Sources
+from enlcn.reproduce.material import Material
 from enlcn.reproduce.preset import PRESETS
+from enlcn.reproduce.split import Sources
 from tests.train.conftest import write_pictures
 
 PRESET = replace(

@@ -1,6 +1,8 @@
 """A reproduction in several calls: the plan stays, what is done is not done again, other settings are refused."""
 
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -8,11 +10,11 @@ from typer.testing import CliRunner
 from enlcn.cli import app
 from enlcn.errors import UserError
 from enlcn.reproduce import paper
-from enlcn.reproduce.docs import BEGIN, END, write_docs
+from enlcn.reproduce.docs import BEGIN, END, FULL, INTRODUCTION, TITLE, write_docs
 from enlcn.reproduce.items import ITEMS
-from enlcn.reproduce.material import Sources
 from enlcn.reproduce.report import write_all
 from enlcn.reproduce.run import Left, Request, reproduce
+from enlcn.reproduce.split import Sources
 from enlcn.reproduce.store import Store
 
 CHANGES = (("crop", 8), ("photo_side", 12), ("testsets", None), ("test_crop", None), ("seeds", 2))
@@ -136,3 +138,41 @@ def test_missing_pictures_are_named(tmp_path):
 def test_nothing_to_show_is_said(tmp_path):
     with pytest.raises(UserError, match="holds no results"):
         write_all(Store(tmp_path))
+
+
+def test_what_needs_no_pictures_asks_for_none(tmp_path, monkeypatch):
+    monkeypatch.delenv("ENLCN_DATA", raising=False)
+    words = ["reproduce", "runtime", "efficiency", "--preset", "smoke", "--budget", "2", "--device", "cpu"]
+    result = CliRunner().invoke(app, [*words, "--out", str(tmp_path)])
+    assert result.exit_code == 0, result.output
+    assert set(dict(Store(tmp_path).results())) == {"runtime", "efficiency"}
+    text = (tmp_path / "efficiency.md").read_text()
+    assert "| NLA | 25.60 | 25.6000 | +0.0% |" in text
+    assert "needs pictures" in text
+    refused = CliRunner().invoke(app, [*words, "ablation", "table1", "--out", str(tmp_path)])
+    assert str(refused.exception).startswith("ablation, table1: needs pictures; give their folder with --data")
+
+
+def test_without_pictures_what_was_trained_is_not_lost(tmp_path, sources, request_for):
+    changes = (*CHANGES, ("sweep_seeds", 1))
+    request = replace(request_for, names=("efficiency",), out=tmp_path, changes=changes)
+    assert reproduce(request) == Left(0, ())
+    before = Store(tmp_path).result("efficiency")
+    assert len(before["data"]["rows"]) == 11
+    assert reproduce(replace(request, sources=Sources(None))) == Left(0, ())
+    assert Store(tmp_path).result("efficiency") == before
+
+
+def test_the_page_in_docs_is_one_that_can_be_written_again(finished, tmp_path):
+    """Whatever stands there, it frames what it holds as the program would, and shows every picture beside it."""
+    page = Path(__file__).parents[2] / "docs" / "reproduction.md"
+    text = page.read_text()
+    assert text.startswith(f"{TITLE}\n\n{INTRODUCTION}\n\n")
+    assert text.endswith(f"{END}\n\n{FULL}\n") or f"{END}\n\n## " in text
+    shown = set(re.findall(r"!\[[^]]*\]\(reproduction/([^)]+)\)", text))
+    assert shown == {path.name for path in page.with_suffix("").glob("*")}
+    copied = tmp_path / "reproduction.md"
+    copied.write_text(text)
+    write_docs(finished, copied)
+    assert copied.read_text().startswith(f"{TITLE}\n\n{INTRODUCTION}\n\nThe figures below were made by")
+    assert "60-step toy" not in copied.read_text()

@@ -60,8 +60,8 @@ def test_several_processes_find_what_one_finds(tmp_path, material, sources):
     runs = specs([rows.BASE, rows.ENLA], seeds=2)
     for name, jobs in (("one", 1), ("two", 2)):
         done = []
-        work = Work(PRESET, STEPS, sources, "cpu", tmp_path / name, NEVER, threads=1)
-        assert train_all(runs, work, material, jobs=jobs, on_done=lambda done=done: done.append(1)) == []
+        work = Work(PRESET, STEPS, sources, "cpu", tmp_path / name, NEVER, threads=1, jobs=jobs)
+        assert train_all(runs, work, material, on_done=lambda done=done: done.append(1)) == []
         assert len(done) == 4
     for spec in runs:
         alone, together = (Store(tmp_path / name).run(key(spec)) for name in ("one", "two"))

@@ -42,9 +42,9 @@ class Server:
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
         assert self.process.stderr is not None
-        first = self.process.stderr.readline()
-        found = re.search(r"http://\S+/", first)
-        assert found, first + self.process.stderr.read()
+        self.greeting = self.process.stderr.readline()
+        found = re.search(r"http://\S+/", self.greeting)
+        assert found, self.greeting + self.process.stderr.read()
         self.url = found[0].rstrip("/")
         self.client = httpx.Client(base_url=self.url, timeout=60)
         while self.client.get("/readyz").status_code != 200:

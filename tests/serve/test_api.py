@@ -4,6 +4,7 @@ import base64
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -168,8 +169,10 @@ def test_models_limits_metrics_and_health(server):
     (model,) = server.client.get("/v1/models").json()["models"]
     assert model["name"] == TINY
     assert model["scales"] == [2, 3, 4]
-    assert server.client.get("/v1/limits").json()["queue_length"] == 200
+    limits = server.client.get("/v1/limits").json()
+    assert (limits["queue_length"], limits["direct_pixels"]) == (200, 4096 * 4096)
     assert server.client.get("/healthz").json() == {"status": "ok"}
+    assert server.client.post("/v1/upscale", content=picture(2)).status_code == 200
     text = server.client.get("/metrics").text
     assert 'route="/v1/models"' in text
     for name in (
@@ -196,6 +199,17 @@ def test_head_of_unknown_paths_and_methods(server):
     assert wrong.headers["allow"] == "POST"
     assert server.client.put("/v1/jobs/abc").headers["allow"] == "DELETE, GET"
     assert wrong.headers["content-type"] == "application/problem+json"
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/studio.md", "docs/guide/engineer.md"])
+def test_examples_save_pictures_and_nothing_else(page):
+    """A job's JSON or an error must not end up in photo_x4.png, whatever the size of the photo."""
+    lines = (Path(__file__).parents[2] / page).read_text().splitlines()
+    saving = [line for line in lines if "curl " in line and "/v1/upscale?" in line and ("-o " in line or ">" in line)]
+    assert saving
+    for line in saving:
+        assert "curl --fail " in line
+        assert "respond=image" in line
 
 
 def test_the_error_of_a_missing_server_is_one_line(tmp_path):

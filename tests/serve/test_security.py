@@ -1,6 +1,7 @@
 """Who may come in, and what a hostile client cannot do."""
 
 import os
+import socket
 import subprocess
 import sys
 
@@ -121,6 +122,21 @@ def test_hosts_that_are_answered():
     assert ServeConfig().host_names == {"127.0.0.1", "localhost", "::1"}
     assert ServeConfig(host="0.0.0.0").host_names is None
     assert "studio.lan" in ServeConfig(host="0.0.0.0", allowed_hosts=("studio.lan",)).host_names
+
+
+def test_a_server_for_all_says_how_others_reach_it(start):
+    from enlcn.cli.serve import _names_elsewhere
+
+    here = socket.gethostname()
+    assert _names_elsewhere("127.0.0.1", ()) == []
+    assert _names_elsewhere("0.0.0.0", ()) == [here]
+    assert _names_elsewhere("0.0.0.0", ("studio.lan",)) == ["studio.lan"]  # to others it does not answer
+    assert _names_elsewhere("::", ("studio.lan", "*")) == ["studio.lan", here]
+    server = start("--host", "0.0.0.0")
+    assert server.url.startswith("http://127.0.0.1:")
+    assert f" and {server.url.replace('127.0.0.1', here)}/ " in server.greeting
+    answer = server.client.get("/healthz", headers={"Host": f"{here}:1"})
+    assert answer.status_code == 200
     assert ServeConfig(allowed_hosts=("*",)).host_names is None
 
 

@@ -1,6 +1,8 @@
 """`enlcn upscale` with videos among its inputs."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 from PIL import Image
@@ -107,6 +109,15 @@ def test_names(folder, monkeypatch):
             planned(["a.mp4"], output)
     with pytest.raises(UserError, match="several inputs cannot go into one file"):
         planned(["a.mp4", "p.png"], "o.mp4")
+
+
+def test_a_table_of_nothing_is_one_line(tmp_path):
+    command = [sys.executable, "-m", "enlcn.video.stream_table"]
+    for arguments, message in (([tmp_path / "none.mp4"], "none.mp4: no such file"), ([], "name the videos")):
+        done = subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=60)
+        assert done.returncode == 2
+        assert message in done.stderr
+        assert len(done.stderr.splitlines()) == 1
 
 
 def test_times():

@@ -169,4 +169,5 @@ def test_a_damaged_video_gives_what_it_has(tmp_path, upscaled):
 def test_without_pyav_the_extra_is_named(tmp_path, upscaled, monkeypatch):
     source = write_clip(tmp_path / "clip.mp4", Clip(frames=3, **SILENT))
     monkeypatch.setitem(sys.modules, "av", None)
-    assert upscaled(source, tmp_path / "o.mp4").message == "video needs the 'video' extra: pip install 'enlcn[video]'"
+    advice = "pip install 'enlcn[video]', or '.[video]' in a clone"
+    assert upscaled(source, tmp_path / "o.mp4").message == f"video needs the 'video' extra: {advice}"

@@ -72,7 +72,7 @@ def test_one_model(three):
         assert fact in output
     assert models("show", "enlcn-light-x2")[1] == output
     with pytest.raises(
-        UserError, match=r"no model is called 'enlcn'; there are enlcn-light-x2, enlcn-light-x3, enlcn-x4"
+        UserError, match=r"'enlcn' \(did you mean enlcn-x4\?\); there are enlcn-light-x2, enlcn-light-x3, enlcn-x4"
     ):
         models("enlcn")
 
