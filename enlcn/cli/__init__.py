@@ -65,4 +65,4 @@ def _global_options(
 
 def main() -> None:
     """Entry point of the `enlcn` program."""
-    console.run_guarded(app)
+    console.run_guarded(lambda: app(standalone_mode=False))  # errors come to us, not to a box of several lines

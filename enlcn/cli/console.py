@@ -36,12 +36,16 @@ def progress_bar() -> Progress:
     return Progress(*columns, console=err, transient=True, disable=out.quiet or not err.is_terminal)
 
 
-def run_guarded(command: Callable[..., object]) -> None:
-    """Run a Typer app; bad input and wrong usage become one line on standard error and exit code 2."""
+def run_guarded(command: Callable[[], object]) -> None:
+    """Run a program and exit; bad input and wrong usage become one line on standard error and exit code 2.
+
+    Args:
+        command: does it all, and returns an exit code where it is not 0.
+    """
     # A polite request to stop cleans up as Ctrl-C does: temporary files go.
     signal.signal(signal.SIGTERM, _stop)
     try:
-        exit_code = command(standalone_mode=False)
+        exit_code = command()
     except UserError as error:
         _fail(str(error))
     except BrokenPipeError:

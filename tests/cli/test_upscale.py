@@ -130,7 +130,7 @@ def test_names_are_printed_as_they_are(tmp_path, model):
 
 
 def test_interrupted_run_says_how_to_go_on(photos, tmp_path, model):
-    for index in range(10):  # enough to do when the signal comes
+    for index in range(40):  # enough to do when the signal comes
         Image.open(PHOTO).save(photos / f"q{index}.png")
     run = command(photos, "-o", tmp_path / "out", "-m", model, "--report", tmp_path / "r.json")
     process = subprocess.Popen(run, stderr=subprocess.PIPE)

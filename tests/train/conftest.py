@@ -17,7 +17,7 @@ COMMAND = (
     sys.executable,
     "-c",
     "import typer; from enlcn.cli import console, train; app = typer.Typer(pretty_exceptions_enable=False); "
-    "app.command()(train.train); console.run_guarded(app)",
+    "app.command()(train.train); console.run_guarded(lambda: app(standalone_mode=False))",
 )
 
 TINY = TrainConfig(
