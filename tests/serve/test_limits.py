@@ -97,7 +97,9 @@ def test_seconds_of_an_upload(tight):
 def test_queues_and_retry_after(tight):
     def post(client):
         with httpx.Client(base_url=tight.url, timeout=60) as one:
-            return one.post("/v1/upscale?respond=job", content=picture(1, 150, 150), headers={"X-Client": client})
+            return one.post(
+                "/v1/upscale?respond=job&self_ensemble=true", content=picture(1, 150, 150), headers={"X-Client": client}
+            )
 
     answers = [post("greedy") for _ in range(4)]  # one runs, two wait, one is refused
     assert [a.status_code for a in answers[:3]] == [202] * 3
