@@ -1,6 +1,5 @@
 """Networks on disk: our safetensors with the config inside, and the authors' files, read with weights_only."""
 
-import json
 import os
 import re
 from collections.abc import Mapping
@@ -14,14 +13,14 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from enlcn import authors_format, recipes
-from enlcn.config import ModelConfig, from_dict, to_dict
+from enlcn.config import ModelConfig
 from enlcn.errors import UserError
+from enlcn.file_metadata import file_metadata, is_ours, read_config
 from enlcn.files import atomic_write
 from enlcn.models.backbone import SRNetwork
 from enlcn.models.rivals import NLSA
 from enlcn.zoo import did_you_mean, here, locate
 
-FORMAT_VERSION = "1"
 TRAINING_FORMAT = "enlcn-training"  # in training checkpoints, under "format"
 UNTRAINED_PREFIX = "untrained:"
 CONFIG_TENSOR = "enlcn_config"  # the config as bytes, for programs that hand on tensors alone; metadata says the same
@@ -98,11 +97,6 @@ def save(
         save_file(tensors, temporary, file_metadata(network.config))
 
 
-def file_metadata(config: ModelConfig) -> dict[str, str]:
-    """What our safetensors files say of themselves."""
-    return {"format": "enlcn", "format_version": FORMAT_VERSION, "config": json.dumps(to_dict(config))}
-
-
 def read(path: str | os.PathLike[str]) -> Checkpoint:
     """Read a file of either layout, or that of a run's folder, and check it against the network it claims to be."""
     path = Path(path)
@@ -123,7 +117,7 @@ def read(path: str | os.PathLike[str]) -> Checkpoint:
             raise UserError("an ONNX file, which `enlcn upscale -m` runs; for anything else give the weights")
         else:
             raise UserError(f"unknown kind of file; expected .safetensors or {', '.join(_PT_SUFFIXES)}")
-        if metadata.get("format") == "enlcn":
+        if is_ours(metadata):
             return _ours(metadata, state)
         return _authors(state)
     except UserError as error:
@@ -131,13 +125,7 @@ def read(path: str | os.PathLike[str]) -> Checkpoint:
 
 
 def _ours(metadata: dict[str, str], state: State) -> Checkpoint:
-    if metadata.get("format_version") != FORMAT_VERSION:
-        raise UserError(f"format version {metadata.get('format_version')}, this program reads {FORMAT_VERSION}")
-    try:
-        values = json.loads(metadata["config"])
-    except (KeyError, ValueError):
-        raise UserError("the config in its metadata cannot be read") from None
-    config = from_dict(values)
+    config = read_config(metadata)
     _check(state, {key: value.shape for key, value in _shapes(config).items()})
     return Checkpoint(config, state, layout="enlcn")
 

@@ -1,6 +1,7 @@
 """What tests share: few threads, fixed seeds, and the data folder."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 # Before torch is imported, here and in the processes that tests start: threads that wait by spinning take the cores
@@ -17,6 +18,15 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 @pytest.fixture(autouse=True)
 def fixed_seed():
     torch.manual_seed(1234)
+
+
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """Small networks and tensors are slower on several threads, and much slower where other programs want the cores."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from enlcn.cli import console
+from enlcn.cli import console, picture_options
 from enlcn.errors import UserError
 
 app = typer.Typer(no_args_is_help=True, help="Work on more than one machine, with Ray.")
@@ -36,8 +36,8 @@ def upscale(
     scale: Annotated[
         float | None, typer.Option("--scale", "-s", help="How much larger, up to 4. Default: the model's own.")
     ] = None,
-    width: Annotated[int | None, typer.Option(help="Output width in pixels, instead of a scale.")] = None,
-    height: Annotated[int | None, typer.Option(help="Output height in pixels, instead of a scale.")] = None,
+    width: picture_options.Width = None,
+    height: picture_options.Height = None,
     model: Annotated[
         str | None,
         typer.Option(
@@ -45,21 +45,16 @@ def upscale(
         ),
     ] = None,
     device: Annotated[str, typer.Option(help="auto (the worker's GPU, or else the CPU), cpu or cuda.")] = "auto",
-    precision: Annotated[str, typer.Option(help="auto, fp32, bf16 or fp16.")] = "auto",
-    self_ensemble: Annotated[
-        bool, typer.Option("--self-ensemble", help="Average over 8 orientations: a little better, 8 times slower.")
-    ] = False,
+    precision: picture_options.Precision = "auto",
+    self_ensemble: picture_options.SelfEnsemble = False,
     memory_limit: Annotated[
         str | None, typer.Option(help="Memory of each worker to stay under, such as 2G; larger pictures are streamed.")
     ] = None,
-    format: Annotated[
-        str | None,
-        typer.Option("--format", "-f", help="png, jpeg, webp, avif or tiff. Default: TIFF for TIFF, else PNG."),
-    ] = None,
-    quality: Annotated[int | None, typer.Option("--quality", help="1 to 100, for lossy formats.")] = None,
-    lossless: Annotated[bool, typer.Option("--lossless", help="Lossless WebP or AVIF.")] = False,
+    format: picture_options.Format = None,
+    quality: picture_options.Quality = None,
+    lossless: picture_options.Lossless = False,
     suffix: Annotated[str, typer.Option(help="Put before the extension.")] = "",
-    max_pixels: Annotated[int | None, typer.Option(help="Refuse inputs with more pixels.")] = None,
+    max_pixels: picture_options.MaxPixels = None,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Do everything again. Default: go on where the manifest ends.")
     ] = False,
@@ -72,7 +67,7 @@ def upscale(
     runtime_env: Annotated[
         str | None, typer.Option(help='Ray\'s runtime environment as JSON, such as {"pip": \\["enlcn\\[cluster]"]}.')
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")] = False,
+    dry_run: picture_options.DryRun = False,
 ) -> None:
     """Upscale pictures on a cluster; every picture arrives once, and a manifest has a row for each.
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from enlcn.cli import console, video_options
+from enlcn.cli import console, picture_options, video_options
 from enlcn.errors import UserError
 
 
@@ -23,8 +23,8 @@ def upscale(
         float | None,
         typer.Option("--scale", "-s", help="How much larger, up to 4; 3.5 works too. Default: the model's own."),
     ] = None,
-    width: Annotated[int | None, typer.Option(help="Output width in pixels, instead of a scale.")] = None,
-    height: Annotated[int | None, typer.Option(help="Output height in pixels, instead of a scale.")] = None,
+    width: picture_options.Width = None,
+    height: picture_options.Height = None,
     model: Annotated[
         str | None,
         typer.Option(
@@ -34,16 +34,11 @@ def upscale(
         ),
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, mps …")] = "auto",
-    precision: Annotated[str, typer.Option(help="auto, fp32, bf16 or fp16.")] = "auto",
-    self_ensemble: Annotated[
-        bool, typer.Option("--self-ensemble", help="Average over 8 orientations: a little better, 8 times slower.")
-    ] = False,
-    format: Annotated[
-        str | None,
-        typer.Option("--format", "-f", help="png, jpeg, webp, avif or tiff. Default: TIFF for TIFF, else PNG."),
-    ] = None,
-    quality: Annotated[int | None, typer.Option("--quality", help="1 to 100, for lossy formats.")] = None,
-    lossless: Annotated[bool, typer.Option("--lossless", help="Lossless WebP or AVIF.")] = False,
+    precision: picture_options.Precision = "auto",
+    self_ensemble: picture_options.SelfEnsemble = False,
+    format: picture_options.Format = None,
+    quality: picture_options.Quality = None,
+    lossless: picture_options.Lossless = False,
     suffix: Annotated[
         str | None, typer.Option(help="Put before the extension. Default: _x4 beside the input, nothing elsewhere.")
     ] = None,
@@ -65,8 +60,8 @@ def upscale(
         Path | None, typer.Option(help="Folder for scratch files of very large pictures.", file_okay=False, exists=True)
     ] = None,
     jobs: Annotated[int, typer.Option("--jobs", "-j", help="Pictures at a time.")] = 1,
-    max_pixels: Annotated[int | None, typer.Option(help="Refuse inputs with more pixels.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")] = False,
+    max_pixels: picture_options.MaxPixels = None,
+    dry_run: picture_options.DryRun = False,
     report: Annotated[Path | None, typer.Option(help="Write what was done as JSON.")] = None,
     codec: video_options.Codec = "auto",
     crf: video_options.Crf = None,

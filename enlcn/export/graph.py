@@ -5,19 +5,17 @@ Axes: B batch, H rows, W columns, s scale.
 
 import copy
 import hashlib
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from enlcn.config import to_dict
 from enlcn.errors import UserError
+from enlcn.file_metadata import file_metadata
 from enlcn.models.attention import ENLCA
 from enlcn.models.backbone import SRNetwork
 from enlcn.models.blocks import Upsampler
-from enlcn.upscaling.onnx_model import FORMAT, FORMAT_VERSION
 from enlcn.version import __version__
 
 # The largest difference to PyTorch in fp32 that an export may show, on pixels in [0, 1]. An 8-bit step is 4e-3.
@@ -87,11 +85,9 @@ def describe(network: SRNetwork, *, name: str, precision: str) -> dict[str, str]
     """What an exported file says of itself, as text under keys."""
     digest = weights_digest(network)
     return {
-        "format": FORMAT,
-        "format_version": FORMAT_VERSION,
+        **file_metadata(network.config),
         "name": name,
         "scale": str(network.config.scale),
-        "config": json.dumps(to_dict(network.config)),
         "precision": precision,
         "weights_sha256": digest,
         "licence": licence_note(name, digest),

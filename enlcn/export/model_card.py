@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from enlcn.config import ModelConfig
+from enlcn.errors import pip_install
 from enlcn.export.graph import is_shipped, weights_digest
 from enlcn.models.backbone import SRNetwork
 
@@ -16,7 +17,7 @@ CARDS = Path(__file__).parents[2] / "docs" / "models"
 
 _USE = """## Use
 
-    pip install 'enlcn[hub]'
+    {install}
 
 ```python
 import enlcn
@@ -47,7 +48,8 @@ def card_body(network: SRNetwork, name: str | None = None) -> str:
     card = CARDS / f"{name}.md"
     is_its_own = name is not None and card.is_file() and is_shipped(name, weights_digest(network))
     about = card.read_text().strip() if is_its_own else _from_config(network, name)
-    return f"{about}\n\n{_USE.format(scale=network.config.scale)}"
+    use = _USE.format(install=pip_install("hub"), scale=network.config.scale)
+    return f"{about}\n\n{use}"
 
 
 def _from_config(network: SRNetwork, name: str | None) -> str:

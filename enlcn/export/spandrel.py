@@ -15,9 +15,10 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from enlcn import authors_format
-from enlcn.checkpoint import CONFIG_TENSOR, Checkpoint, build, file_metadata
+from enlcn.checkpoint import CONFIG_TENSOR, Checkpoint, build
 from enlcn.errors import MissingExtraError, UserError
 from enlcn.export.infer import config_tensor, infer_config, is_our_layout
+from enlcn.file_metadata import file_metadata
 from enlcn.files import atomic_write
 from enlcn.models.backbone import SRNetwork
 from enlcn.upscaling.engine import Engine, EngineOptions

@@ -10,14 +10,16 @@ from fastapi.responses import StreamingResponse
 
 from enlcn.serve.jobs import Job, State
 from enlcn.serve.problems import Problem
-from enlcn.serve.schemas import JobView, problem_responses
-from enlcn.serve.studio import Studio
+from enlcn.serve.schemas import BYTES, IMAGES, JobView, problem_responses
+from enlcn.serve.sending import KeptFile
+from enlcn.serve.storage import BlobGoneError
+from enlcn.serve.studio import Studio, no_such_job
 
 HEARTBEAT = 10.0
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
-_BYTES = {"schema": {"type": "string", "format": "binary"}}
-_IMAGES: dict[str, Any] = {f"image/{form}": _BYTES for form in ("png", "jpeg", "webp", "avif", "tiff")}
-
+_FILE_PROBLEMS = problem_responses(
+    "no-such-job", "not-finished", "job-cancelled", "damaged-image", "job-failed", "too-slow", "shutting-down"
+)
 _EVENT = {
     "type": "object",
     "required": ["data"],
@@ -92,11 +94,7 @@ async def get_events(request: Request, job_id: str) -> StreamingResponse:
 @router.get(
     "/{job_id}/result",
     response_class=Response,
-    responses={
-        200: {"description": "The picture.", "content": _IMAGES},
-        **problem_responses("no-such-job", "not-finished", "job-cancelled", "damaged-image", "job-failed", "too-slow"),
-        **problem_responses("shutting-down"),
-    },
+    responses={200: {"description": "The picture.", "content": IMAGES}, **_FILE_PROBLEMS},
     summary="The result",
 )
 async def get_result(request: Request, job_id: str) -> Response:
@@ -108,9 +106,8 @@ async def get_result(request: Request, job_id: str) -> Response:
     "/{job_id}/before",
     response_class=Response,
     responses={
-        200: {"description": "Bicubic, at the result's size.", "content": {"image/png": _BYTES}},
-        **problem_responses("no-such-job", "not-finished", "job-cancelled", "damaged-image", "job-failed", "too-slow"),
-        **problem_responses("shutting-down"),
+        200: {"description": "Bicubic, at the result's size.", "content": {"image/png": BYTES}},
+        **_FILE_PROBLEMS,
     },
     summary="Bicubic, to compare with",
 )
@@ -122,11 +119,7 @@ async def get_before(request: Request, job_id: str) -> Response:
 @router.get(
     "/{job_id}/preview",
     response_class=Response,
-    responses={
-        200: {"description": "A picture that browsers show.", "content": _IMAGES},
-        **problem_responses("no-such-job", "not-finished", "job-cancelled", "damaged-image", "job-failed", "too-slow"),
-        **problem_responses("shutting-down"),
-    },
+    responses={200: {"description": "A picture that browsers show.", "content": IMAGES}, **_FILE_PROBLEMS},
     summary="The result as browsers show it",
 )
 async def get_preview(request: Request, job_id: str) -> Response:
@@ -158,14 +151,7 @@ def _file(job: Job, name: str) -> Response:
         raise Problem("not-finished", f"the job is {job.state.value}, {job.fraction:.0%} done")
     if name not in result.files:
         raise Problem("no-such-job", f"the job made no '{name}'; ask for it with compare=true")
-    return file_response(*result.files[name])
-
-
-def file_response(blob: Any, media_type: str) -> StreamingResponse:
-    """A kept file, sent piece by piece."""
-    extension = media_type.rpartition("/")[2].replace("jpeg", "jpg")
-    headers = {
-        "Content-Length": str(blob.size),
-        "Content-Disposition": f'inline; filename="upscaled.{extension}"',
-    }
-    return StreamingResponse(blob.chunks(), media_type=media_type, headers=headers)
+    try:
+        return KeptFile(*result.files[name])
+    except BlobGoneError:
+        raise no_such_job() from None

@@ -4,17 +4,18 @@ import asyncio
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
-from fastapi.responses import JSONResponse, StreamingResponse
+from fastapi.responses import JSONResponse
 from starlette.background import BackgroundTask
 
 from enlcn.data.image_io import check_can_write
 from enlcn.errors import UserError
 from enlcn.serve.attention_work import WEIGHINGS, AttentionOptions, AttentionWork
 from enlcn.serve.catalogue import Catalogue
-from enlcn.serve.job_routes import file_response, studio_of, view
+from enlcn.serve.job_routes import studio_of, view
 from enlcn.serve.jobs import Job, Result
 from enlcn.serve.problems import Problem, retry_later
 from enlcn.serve.schemas import (
+    IMAGES,
     PICTURE_BODY,
     AttentionParameters,
     AttentionView,
@@ -23,9 +24,11 @@ from enlcn.serve.schemas import (
     UpscaleQuery,
     problem_responses,
 )
+from enlcn.serve.sending import KeptFile
+from enlcn.serve.storage import BlobGoneError
 from enlcn.serve.studio import Studio
 from enlcn.serve.uploads import Header, check_length, probe, receive
-from enlcn.serve.upscale_work import MEDIA_TYPES, UpscaleOptions, UpscaleWork
+from enlcn.serve.upscale_work import UpscaleOptions, UpscaleWork
 from enlcn.upscaling.picture import Target
 
 router = APIRouter(prefix="/v1")
@@ -52,7 +55,7 @@ _PROBLEMS = problem_responses(
     responses={
         200: {
             "description": "The picture itself: small results, or respond=image.",
-            "content": {media: {"schema": {"type": "string", "format": "binary"}} for media in MEDIA_TYPES.values()},
+            "content": IMAGES,
         },
         202: {
             "description": "A job: large results, or respond=job.",
@@ -115,7 +118,10 @@ async def post_upscale(request: Request, asked: UpscaleParameters) -> Response:
     if not as_image:
         return JSONResponse(view(studio, job), 202, headers={"Location": f"/v1/jobs/{job.id}"})
     result = await finished(request, studio, job)
-    response: StreamingResponse = file_response(*result.files["result"])
+    try:
+        response = KeptFile(*result.files["result"])
+    except BlobGoneError:
+        raise _not_kept(studio) from None
     response.background = BackgroundTask(studio.forget, job)
     return response
 
@@ -175,8 +181,8 @@ async def finished(request: Request, studio: Studio, job: Job) -> Result:
         if job.problem is not None:
             raise job.problem.fresh()
         result = job.result
-        if result is None:  # forgotten to make room for others
-            raise retry_later("storage-full", "the result could not be kept until it was sent", studio.retry_after())
+        if result is None:
+            raise _not_kept(studio)
         return result
     except BaseException:
         studio.forget(job)
@@ -184,6 +190,11 @@ async def finished(request: Request, studio: Studio, job: Job) -> Result:
     finally:
         ended.cancel()
         left.cancel()
+
+
+def _not_kept(studio: Studio) -> Problem:
+    """A result was forgotten to make room for others."""
+    return retry_later("storage-full", "the result could not be kept until it was sent", studio.retry_after())
 
 
 async def _client_left(request: Request) -> None:

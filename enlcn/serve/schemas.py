@@ -187,6 +187,8 @@ class AttentionQuery(BaseModel):
 UpscaleParameters = Annotated[UpscaleQuery, Query()]
 AttentionParameters = Annotated[AttentionQuery, Query()]
 
+BYTES: dict[str, Any] = {"schema": {"type": "string", "format": "binary"}}
+IMAGES = {f"image/{name}": BYTES for name in ("png", "jpeg", "webp", "avif", "tiff")}
 PICTURE_BODY: dict[str, Any] = {
     "requestBody": {
         "required": True,
@@ -196,11 +198,11 @@ PICTURE_BODY: dict[str, Any] = {
                 "schema": {
                     "type": "object",
                     "required": ["file"],
-                    "properties": {"file": {"type": "string", "format": "binary"}},
+                    "properties": {"file": BYTES["schema"]},
                 }
             },
-            "application/octet-stream": {"schema": {"type": "string", "format": "binary"}},
-            "image/*": {"schema": {"type": "string", "format": "binary"}},
+            "application/octet-stream": BYTES,
+            "image/*": BYTES,
         },
     }
 }

@@ -3,13 +3,18 @@
 import os
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 
 CHUNK = 2**18
 
 
 class StorageFullError(Exception):
     """What is to be kept does not fit."""
+
+
+class BlobGoneError(Exception):
+    """What is to be read was given back before."""
 
 
 class Storage:
@@ -62,20 +67,26 @@ class Blob:
             raise StorageFullError from error
 
     def read(self) -> bytes:
-        """All of it."""
+        """All of it; BlobGoneError where it was given back before."""
         return b"".join(self.chunks())
 
-    def chunks(self) -> Iterator[bytes]:
+    def chunks(self) -> Generator[bytes, None, None]:
         """All of it, piece by piece; several readers may do so at once, and all get to the end."""
-        with self._lock:
-            if self._file.closed:
-                return
-            self._readers += 1
-        try:
+        with self.held():
             position = 0
             while part := os.pread(self._file.fileno(), CHUNK, position):
                 position += len(part)
                 yield part
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Meanwhile the bytes stay, and count; BlobGoneError where they were given back before."""
+        with self._lock:
+            if self._file.closed:
+                raise BlobGoneError
+            self._readers += 1
+        try:
+            yield
         finally:
             with self._lock:
                 self._readers -= 1

@@ -148,7 +148,7 @@ class Studio:
         with self._changed:
             job = self._jobs.get(job_id)
         if job is None:
-            raise Problem("no-such-job", "there is no such job, or its result has expired")
+            raise no_such_job()
         job.touch()
         return job
 
@@ -247,6 +247,11 @@ class Studio:
                 "enlcn_jobs_kept": len(self._jobs),
                 "enlcn_stored_bytes": self.storage.used,
             }
+
+
+def no_such_job() -> Problem:
+    """The problem of asking about a job that is not known, or no more."""
+    return Problem("no-such-job", "there is no such job, or its result has expired")
 
 
 class Place:

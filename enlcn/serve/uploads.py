@@ -6,8 +6,6 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import Any
 
-from starlette.datastructures import UploadFile
-from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import ClientDisconnect, Request
 
 from enlcn.data import vips_codec
@@ -15,8 +13,9 @@ from enlcn.data.image import ImageError
 from enlcn.data.image_formats import sniff_format
 from enlcn.serve.config import ServeConfig
 from enlcn.serve.decoding import ALONE
+from enlcn.serve.forms import FormError, FormFile
 from enlcn.serve.problems import Problem, retry_later
-from enlcn.serve.storage import CHUNK, Blob, StorageFullError
+from enlcn.serve.storage import Blob, StorageFullError
 from enlcn.serve.studio import Studio
 
 FIELD = "file"
@@ -69,21 +68,14 @@ async def receive(request: Request, studio: Studio) -> Blob:
 
 
 async def _receive_form(request: Request, config: ServeConfig, blob: Blob) -> None:
-    stream = _counted(request, config)
-    parser = MultiPartParser(request.headers, stream, max_files=1, max_fields=8, max_part_size=_FORM_OVERHEAD)
     try:
-        form = await parser.parse()
-    except (MultiPartException, KeyError, UnicodeError, AssertionError) as error:
-        reason = getattr(error, "message", None) or "it is no valid form"
-        raise Problem("bad-request", f"the form cannot be read: {reason}") from None
-    try:
-        file = form.get(FIELD)
-        if not isinstance(file, UploadFile):
-            raise Problem("bad-request", f"the form has no file in a part named '{FIELD}'")
-        while part := await file.read(CHUNK):
-            blob.write(part)
-    finally:
-        await form.close()
+        form = FormFile(request.headers["content-type"], FIELD, blob.write)
+        async for part in _counted(request, config):
+            form.write(part)
+    except FormError as error:
+        raise Problem("bad-request", f"the form cannot be read: {error}") from None
+    if not form.is_complete:
+        raise Problem("bad-request", f"the form has no file in a part named '{FIELD}'")
 
 
 async def _counted(request: Request, config: ServeConfig) -> AsyncGenerator[bytes, None]:

@@ -3,7 +3,6 @@
 Axes: B batch, H rows, W columns, s scale.
 """
 
-import json
 import os
 from dataclasses import dataclass
 from functools import lru_cache
@@ -13,12 +12,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from enlcn.config import ModelConfig, from_dict
+from enlcn.config import ModelConfig
 from enlcn.errors import MissingExtraError, UserError
+from enlcn.file_metadata import is_ours, read_config
 
 SUFFIX = ".onnx"
-FORMAT = "enlcn"
-FORMAT_VERSION = "1"
 INPUT, OUTPUT = "lr", "sr"
 _PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
 
@@ -89,23 +87,12 @@ def _open(path: Path, stamp: tuple[int, int], device: str, threads: int) -> Onnx
         raise UserError(f"{path}: cannot be opened as an ONNX model ({told})") from None
     metadata = dict(session.get_modelmeta().custom_metadata_map)
     try:
+        if not is_ours(metadata):
+            raise UserError("not written by `enlcn export`: it does not say its scale and network")
         config = read_config(metadata)
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
     return OnnxModel(config, metadata.get("precision", "fp32"), device, metadata, session)
-
-
-def read_config(metadata: dict[str, str]) -> ModelConfig:
-    """The config in the metadata of an exported file."""
-    if metadata.get("format") != FORMAT:
-        raise UserError("not written by `enlcn export`: it does not say its scale and network")
-    if metadata.get("format_version") != FORMAT_VERSION:
-        raise UserError(f"format version {metadata.get('format_version')}, this program reads {FORMAT_VERSION}")
-    try:
-        values = json.loads(metadata["config"])
-    except (KeyError, ValueError):
-        raise UserError("the config in its metadata cannot be read") from None
-    return from_dict(values)
 
 
 def _resolve_device(name: str) -> str:

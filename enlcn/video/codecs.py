@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from enlcn.errors import UserError
-from enlcn.video.library import pyav
+from enlcn.video.pyav import pyav
 
 _X264_PRESETS = (
     *("ultrafast", "superfast", "veryfast", "faster", "fast"),

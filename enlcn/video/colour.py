@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from enlcn.video.library import pyav
 from enlcn.video.probe import FULL, LIMITED, Colour
+from enlcn.video.pyav import pyav
 
 # K_R and K_B of each matrix, by its number in ITU-T H.273.
 _LUMA = {

@@ -12,8 +12,8 @@ import numpy as np
 
 from enlcn.errors import UserError
 from enlcn.video.colour import to_rgb
-from enlcn.video.library import first_line, pyav
 from enlcn.video.probe import VideoFacts, main_stream, open_video
+from enlcn.video.pyav import first_line, pyav
 
 Item = TypeVar("Item")
 

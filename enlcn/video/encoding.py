@@ -11,8 +11,8 @@ import numpy as np
 from enlcn.errors import UserError
 from enlcn.video import codecs
 from enlcn.video.colour import from_rgb
-from enlcn.video.library import first_line, pyav
 from enlcn.video.probe import Colour, VideoFacts
+from enlcn.video.pyav import first_line, pyav
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from enlcn.errors import UserError
-from enlcn.video.library import first_line, pyav
+from enlcn.video.pyav import first_line, pyav
 
 UNSPECIFIED = 2  # of matrix, primaries and transfer, in the numbers of ITU-T H.273
 RGB_MATRIX, BT709, BT601 = 0, 1, 6

@@ -11,8 +11,8 @@ from typing import Any
 from enlcn.errors import UserError
 from enlcn.video.codecs import CODECS
 from enlcn.video.encoding import EncodePlan, SegmentEncoder, configure
-from enlcn.video.library import first_line, pyav
 from enlcn.video.probe import is_cover, main_stream, open_video
+from enlcn.video.pyav import first_line, pyav
 from enlcn.video.segments import read_header, read_packets
 
 # Written by the muxer itself, or true of the old file only.

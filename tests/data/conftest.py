@@ -1,20 +1,14 @@
 """What tests of the data share: both codecs, a photograph, and no waiting for busy cores."""
 
 import sys
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
-import torch
 
 
 @pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """Threads that wait for each other after every small tensor are slow where cores are busy."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+def always_one_thread(one_thread):
+    """All tests of this folder run so."""
 
 
 @pytest.fixture(scope="session")

@@ -17,12 +17,8 @@ CPU = torch.device("cpu")
 
 
 @pytest.fixture(autouse=True)
-def one_thread():
-    """Networks this small are slower on several threads."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+def always_one_thread(one_thread):
+    """All tests of this folder run so."""
 
 
 @pytest.fixture(scope="session")

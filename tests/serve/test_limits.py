@@ -13,6 +13,8 @@ import pytest
 from .conftest import picture
 
 SLOW = "untrained:enlcn-small-x2"
+CANCELLED = 'enlcn_jobs_total{kind="upscale",state="cancelled"}'
+ENDS = ("done", "failed", "cancelled")
 
 
 def claiming(width, height):
@@ -38,10 +40,11 @@ def wait_until(condition, seconds=20.0):
         time.sleep(0.05)
 
 
-def gauge(server, name):
-    return float(
-        next(line.split()[1] for line in server.client.get("/metrics").text.splitlines() if line.startswith(name))
-    )
+def gauge(server, name, missing=None):
+    """A number of /metrics; `missing` where it is not there yet."""
+    lines = server.client.get("/metrics").text.splitlines()
+    values = [float(line.split()[1]) for line in lines if line.startswith(name)]
+    return values[0] if values or missing is None else missing
 
 
 @pytest.fixture(scope="module")
@@ -95,38 +98,51 @@ def test_seconds_of_an_upload(tight):
 
 
 def test_queues_and_retry_after(tight):
+    lasting, data = "/v1/upscale?respond=job&self_ensemble=true", picture(1, 150, 150)
+
     def post(client):
-        with httpx.Client(base_url=tight.url, timeout=60) as one:
-            return one.post(
-                "/v1/upscale?respond=job&self_ensemble=true", content=picture(1, 150, 150), headers={"X-Client": client}
-            )
+        return tight.client.post(lasting, content=data, headers={"X-Client": client})
 
     answers = [post("greedy") for _ in range(4)]  # one runs, two wait, one is refused
     assert [a.status_code for a in answers[:3]] == [202] * 3
     assert (answers[3].status_code, kind_of(answers[3])) == (429, "client-queue-full")
-    assert int(answers[3].headers["Retry-After"]) >= 1
-    assert post("modest").status_code == 202
+    modest = post("modest")
+    assert modest.status_code == 202
     full = post("late")
     assert (full.status_code, kind_of(full)) == (429, "queue-full")
-    # The modest client's one picture goes before the greedy one's second that waits.
-    second, third = (tight.client.get(a.headers["location"]).json() for a in answers[1:3])
-    assert third["position"] is None or third["position"] > (second["position"] or 0)
-    for answer in answers[:3]:
+    for refused in (answers[3], full):
+        assert 1 <= int(refused.headers["Retry-After"]) <= 30
+    # The modest client came last, yet its one picture goes before the greedy one's second that waits.
+    waiting = [answers[1], modest, answers[2]]
+    jobs = [tight.client.get(answer.headers["location"]).json() for answer in waiting]
+    assert [job["state"] for job in jobs] == ["queued"] * 3
+    assert sorted(job["position"] for job in jobs) == [0, 1, 2]
+    assert jobs[1]["position"] < jobs[2]["position"]
+    for answer in (answers[0], *waiting):
         tight.client.delete(answer.headers["location"])
+    wait_until(lambda: gauge(tight, "enlcn_jobs_running") == 0)
+    assert gauge(tight, "enlcn_queue_length") == 0
 
 
 def test_results_expire_and_jobs_that_nobody_asks_about_are_cancelled(tight):
     wait_until(lambda: gauge(tight, "enlcn_jobs_kept") == 0)
     done = tight.client.post("/v1/upscale?respond=job", content=picture(2)).headers["location"]
     wait_until(lambda: tight.client.get(done).json().get("state") == "done")
+    expires = tight.client.get(done).json()["expires"]
     assert tight.client.get(done + "/result").status_code == 200
     wait_until(lambda: tight.client.get(done).status_code == 404, 5)
-    before = tight.client.get("/metrics").text.count('state="cancelled"')
-    for number in range(3):
-        tight.client.post("/v1/upscale?respond=job", content=picture(number, 190, 190))
-    wait_until(lambda: gauge(tight, "enlcn_queue_length") == 0)
+    assert time.time() >= expires
+    gone = tight.client.get(done + "/result")
+    assert (gone.status_code, kind_of(gone)) == (404, "no-such-job")
+
+    cancelled = gauge(tight, CANCELLED, missing=0)
+    lasting = "/v1/upscale?respond=job&self_ensemble=true"  # far longer than the second for which nobody need ask
+    asked, *unasked = (tight.client.post(lasting, content=picture(n, 250, 250)).json()["id"] for n in range(3))
+    states = []
+    wait_until(lambda: states.append(tight.client.get(f"/v1/jobs/{asked}").json()["state"]) or states[-1] in ENDS)
+    assert states[-1] in ("done", "failed"), "whoever asks keeps a job alive, here until its time is over"
     wait_until(lambda: gauge(tight, "enlcn_jobs_kept") == 0)
-    assert tight.client.get("/metrics").text.count('state="cancelled"') >= max(1, before)
+    assert gauge(tight, CANCELLED) == cancelled + len(unasked)
     assert gauge(tight, "enlcn_stored_bytes") == 0
 
 
@@ -141,6 +157,27 @@ def test_storage_is_limited_and_the_oldest_results_make_room(tight):
         assert gauge(tight, "enlcn_stored_bytes") <= 2**20
     assert tight.client.get(places[-1]).json()["state"] == "done"
     assert tight.client.get(places[0]).status_code == 404
+
+
+def test_forms_count_while_they_arrive(start):
+    server = start("--stored", "600K", "--max-upload", "300K")
+    host, port = server.url.removeprefix("http://").split(":")
+    head = b'--BOUND\r\nContent-Disposition: form-data; name="file"; filename="a.png"\r\n\r\n'
+
+    def send_all_but_the_end():
+        connection = socket.create_connection((host, int(port)), timeout=20)
+        connection.sendall(
+            b"POST /v1/upscale HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 300000\r\n"
+            b"Content-Type: multipart/form-data; boundary=BOUND\r\n\r\n" + head + b"x" * 280_000
+        )
+        return connection
+
+    with send_all_but_the_end(), send_all_but_the_end():
+        wait_until(lambda: gauge(server, "enlcn_stored_bytes") > 550_000)
+        with send_all_but_the_end() as third:
+            assert b" 503 " in third.recv(4096).partition(b"\r\n")[0]
+        assert gauge(server, "enlcn_stored_bytes") < 600 * 2**10
+    wait_until(lambda: gauge(server, "enlcn_stored_bytes") == 0)
 
 
 def test_a_client_that_leaves_frees_its_place(start):

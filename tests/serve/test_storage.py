@@ -2,7 +2,7 @@
 
 import pytest
 
-from enlcn.serve.storage import CHUNK, Storage, StorageFullError
+from enlcn.serve.storage import CHUNK, BlobGoneError, Storage, StorageFullError
 
 
 def test_bytes_come_back_and_room_is_given_back():
@@ -14,7 +14,8 @@ def test_bytes_come_back_and_room_is_given_back():
     blob.close()
     blob.close()
     assert storage.used == 0
-    assert blob.read() == b""
+    with pytest.raises(BlobGoneError):
+        blob.read()
 
 
 def test_no_more_than_the_limit():
@@ -39,6 +40,18 @@ def test_a_reader_gets_all_of_a_blob_that_is_closed_meanwhile():
     assert storage.used == len(data)
     assert first + b"".join(reader) == data
     assert storage.used == 0
+
+
+def test_a_blob_that_is_held_stays_whole_and_counted():
+    storage = Storage(10**6)
+    blob = storage.blob(b"abc")
+    with blob.held():
+        blob.close()
+        assert blob.read() == b"abc"
+        assert storage.used == 3
+    assert storage.used == 0
+    with pytest.raises(BlobGoneError), blob.held():
+        pass
 
 
 def test_a_reader_that_stops_frees_the_blob():

@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
 
 from enlcn import recipes
@@ -49,12 +48,8 @@ def write_pictures(folder, count=5, size=(64, 80)):
 
 
 @pytest.fixture(autouse=True)
-def one_thread():
-    """Networks this small are slower on several threads, and much slower where other programs want the cores."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+def always_one_thread(one_thread):
+    """All tests of this folder run so."""
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,7 @@
 
 import sys
 from fractions import Fraction
+from types import SimpleNamespace
 
 import av
 import numpy as np
@@ -171,3 +172,6 @@ def test_without_pyav_the_extra_is_named(tmp_path, upscaled, monkeypatch):
     monkeypatch.setitem(sys.modules, "av", None)
     advice = "pip install 'enlcn[video]', or '.[video]' in a clone"
     assert upscaled(source, tmp_path / "o.mp4").message == f"video needs the 'video' extra: {advice}"
+    monkeypatch.setitem(sys.modules, "av", SimpleNamespace(VideoStream=object, __version__="17.1.0"))
+    too_old = upscaled(source, tmp_path / "o.mp4").message
+    assert too_old == f"video (PyAV 18 or later, not 17.1.0) needs the 'video' extra: {advice}"

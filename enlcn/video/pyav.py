@@ -2,17 +2,17 @@
 
 from typing import Any
 
-from enlcn.errors import MissingExtraError, UserError
+from enlcn.errors import MissingExtraError
 
 
 def pyav() -> Any:
-    """The module `av`, or an error that names the extra which brings it."""
+    """The module `av`, or an error that names the extra which brings it, or a later one."""
     try:
         import av
     except ImportError:
         raise MissingExtraError("video", "video") from None
     if not hasattr(av.VideoStream, "set_display_matrix"):
-        raise UserError(f"video needs PyAV 18 or later, not {av.__version__}: pip install --upgrade 'enlcn[video]'")
+        raise MissingExtraError(f"video (PyAV 18 or later, not {av.__version__})", "video")
     return av
 
 

@@ -1,0 +1,31 @@
+"""What our files say of themselves, weights and exported graphs alike: whose they are, and the network's config."""
+
+import json
+from collections.abc import Mapping
+
+from enlcn.config import ModelConfig, from_dict, to_dict
+from enlcn.errors import UserError
+
+FORMAT = "enlcn"
+FORMAT_VERSION = "1"
+
+
+def file_metadata(config: ModelConfig) -> dict[str, str]:
+    """The entries of a file that holds a network, as text under keys."""
+    return {"format": FORMAT, "format_version": FORMAT_VERSION, "config": json.dumps(to_dict(config))}
+
+
+def is_ours(metadata: Mapping[str, str]) -> bool:
+    """Whether the entries say that this program wrote the file."""
+    return metadata.get("format") == FORMAT
+
+
+def read_config(metadata: Mapping[str, str]) -> ModelConfig:
+    """The network's config out of the entries of a file of ours."""
+    if metadata.get("format_version") != FORMAT_VERSION:
+        raise UserError(f"format version {metadata.get('format_version')}, this program reads {FORMAT_VERSION}")
+    try:
+        values = json.loads(metadata["config"])
+    except (KeyError, ValueError):
+        raise UserError("the config in its metadata cannot be read") from None
+    return from_dict(values)
