@@ -10,6 +10,8 @@ EDSR = replace(ENLCN, attention=AttentionConfig(kind="none"), attention_after=()
 
 # EDSR-baseline's body with a direct upsampler: the paper's idea at 1.3 M parameters, for CPUs.
 SMALL = ModelConfig(channels=64, num_blocks=16, attention_after=(0, 8, 16), res_scale=1.0, upsampler="direct")
+# As deep as 1.5 M parameters allow: what `enlcn upscale` takes unless told otherwise.
+LIGHT = replace(SMALL, num_blocks=19, attention_after=(0, 9, 19))
 TINY = replace(SMALL, channels=16, num_blocks=4, attention_after=(0, 2, 4))
 
 
@@ -27,6 +29,8 @@ NETWORKS: dict[str, ModelConfig] = {
     "ccn": with_attention(ENLCN, kind="cca", amplification=None),
     "enlcn-small": SMALL,
     "edsr-small": replace(SMALL, attention=EDSR.attention, attention_after=()),
+    "enlcn-light": LIGHT,
+    "edsr-light": replace(LIGHT, attention=EDSR.attention, attention_after=()),
     "enlcn-tiny": TINY,
 }
 

@@ -92,6 +92,10 @@ def reproduce(
     docs: Annotated[
         Path | None, typer.Option(metavar="FILE.md", help="Write all as one Markdown file, too, with its pictures.")
     ] = None,
+    photographs: Annotated[
+        bool,
+        typer.Option("--photographs/--no-photographs", help="With --docs: show pictures made of the data, too."),
+    ] = True,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Forget the results in --out and begin anew.")] = False,
     resume: Annotated[
         bool, typer.Option("--resume/--no-resume", help="Go on with a reproduction found in --out, or refuse to.")
@@ -148,7 +152,7 @@ def reproduce(
         if path.suffix in (".md", ".html"):
             console.say(f"written: {path}")
     if docs is not None and not nothing_yet:
-        write_docs(store, docs)
+        write_docs(store, docs, with_photographs=photographs)
         console.say(f"written: {docs}")
     if left is not None:
         _say_what_is_left(left)

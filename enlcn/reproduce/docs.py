@@ -4,6 +4,7 @@ What stands between the two marks is kept when the file is written again.
 """
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 from enlcn.errors import UserError
@@ -14,15 +15,17 @@ from enlcn.reproduce.report import to_markdown, write_all
 from enlcn.reproduce.store import Store
 
 TITLE = "# Reproducing the paper"
+LEFT_OUT = "Its picture is left out here: it shows photographs of the data."
 BEGIN, END = "<!-- judgement: begin -->", "<!-- judgement: end -->"
 
 
-def write_docs(store: Store, path: Path) -> list[Path]:
+def write_docs(store: Store, path: Path, *, with_photographs: bool = True) -> list[Path]:
     """Write `path` and the pictures it shows, into a folder beside it named like it.
 
     Args:
         store: saved results.
         path: a Markdown file; what was written by hand between its marks is kept.
+        with_photographs: show pictures made of the data, which their licence may forbid, besides charts.
     """
     check_docs(path)
     write_all(store)
@@ -39,6 +42,8 @@ def write_docs(store: Store, path: Path) -> list[Path]:
         if name not in results:
             continue
         section = item.show(results[name]["data"])
+        if section.pictures and not with_photographs:
+            section = replace(section, pictures=[], text=[*section.text, LEFT_OUT])
         parts.append(
             f"## {item.title}\n\n{item.place}, `enlcn reproduce {name}`. {describe_result(results[name]['about'])}"
         )

@@ -15,6 +15,7 @@ CLOCKS = ("auto", "steps", "budget")
 PRECISIONS = ("auto", "fp32", "tf32", "bf16")
 SWITCHES = ("auto", "on", "off")
 PLACEMENTS = ("auto", "device", "host")
+PIXEL_LOSSES = ("l1", "l2")
 _RELEASED_POSITIONS = 65
 
 
@@ -50,9 +51,10 @@ class DataConfig:
 
 @dataclass(frozen=True)
 class LossConfig:
-    """L1 + lambda_cl L_cl.
+    """L_rec + lambda_cl L_cl.
 
     Attributes:
+        pixel: L_rec, the mean of |sr - hr| (l1, the paper's) or of its square (l2, which PSNR is a function of).
         contrastive_weight: lambda_cl.
         contrastive_start: the step from which L_cl is on.
         relevant_fraction: n1.
@@ -63,6 +65,7 @@ class LossConfig:
         num_rows: queries per attention that L_cl looks at, drawn anew each step; None for all.
     """
 
+    pixel: str = "l1"
     contrastive_weight: float = 1e-3
     contrastive_start: int = 150 * STEPS_PER_EPOCH
     relevant_fraction: float = 0.02
@@ -73,6 +76,7 @@ class LossConfig:
     num_rows: int | None = None
 
     def __post_init__(self) -> None:
+        _require_choice("loss.pixel", self.pixel, PIXEL_LOSSES)
         _require(self.contrastive_weight >= 0, "loss.contrastive_weight must not be negative")
         _require(self.num_rows is None or self.num_rows >= 1, "loss.num_rows must be at least 1")
         _require(0 < self.relevant_fraction <= 1, "loss.relevant_fraction must lie in (0, 1]")

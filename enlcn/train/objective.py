@@ -48,7 +48,12 @@ class Objective(nn.Module):
             ]
             pairs = [(q.index_select(1, row), k) for row, (q, k) in zip(rows, pairs, strict=True)]
         return total_loss(
-            sr.float(), hr, pairs, contrastive_weight=self.loss.contrastive_weight, contrast=self.contrast
+            sr.float(),
+            hr,
+            pairs,
+            pixel=self.loss.pixel,
+            contrastive_weight=self.loss.contrastive_weight,
+            contrast=self.contrast,
         )
 
     def compile_network(self) -> None:

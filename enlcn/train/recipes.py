@@ -39,6 +39,16 @@ MODERN_SMALL = replace(
     loss=replace(MODERN.loss, num_rows=16),
     schedule=replace(MODERN.schedule, learning_rate=1e-3),
 )
+# A last stage for a trained network (--init): larger crops, F as it is, and the error that PSNR is a function of. Its
+# gradient is about a twentieth of L1's by then, and so is L_cl's.
+POLISH = replace(
+    MODERN_SMALL,
+    data=DataConfig(crop=64, batch_size=36),
+    loss=replace(MODERN_SMALL.loss, pixel="l2", contrastive_weight=5e-5),
+    schedule=replace(MODERN_SMALL.schedule, learning_rate=2e-4, warmup_steps=200),
+    cadence=replace(MODERN_SMALL.cadence, validate=1000, redraw=0),
+    total_steps=4000,
+)
 
 # Two CPU cores and ten minutes: small, with the average short enough for a few thousand steps.
 CPU = TrainConfig(
@@ -60,7 +70,8 @@ def paper(model: ModelConfig, loss: LossConfig = PAPER.loss) -> TrainConfig:
 
 def modern(model: ModelConfig, base: TrainConfig) -> TrainConfig:
     """The modern training of any network."""
-    return replace(base, model=model, loss=base.loss if model.num_attentions else NO_CONTRAST)
+    weight = base.loss.contrastive_weight if model.num_attentions else 0.0
+    return replace(base, model=model, loss=replace(base.loss, contrastive_weight=weight))
 
 
 def _slug(row: str) -> str:
@@ -92,9 +103,12 @@ def _all() -> dict[str, TrainConfig]:
         for name in ("edsr", "enlcn-small", "edsr-small", "enlcn-tiny"):
             named[f"paper-{name}-x{scale}"] = paper(recipes.network(f"{name}-x{scale}"))
     for scale in SCALES:
-        for name in ("enlcn", "enlcn-small", "edsr-small"):
-            base = MODERN_SMALL if name.endswith("small") else MODERN
+        for name in ("enlcn", "enlcn-small", "edsr-small", "enlcn-light", "edsr-light"):
+            base = MODERN if name == "enlcn" else MODERN_SMALL
             named[f"modern-{name}-x{scale}"] = modern(recipes.network(f"{name}-x{scale}"), base)
+    for scale in SCALES:
+        for name in ("enlcn-light", "edsr-light"):
+            named[f"polish-{name}-x{scale}"] = modern(recipes.network(f"{name}-x{scale}"), POLISH)
     named["cpu-x2"] = CPU
     return named | _ablations()
 

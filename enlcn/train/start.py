@@ -1,6 +1,7 @@
 """Starting a run or going on with one: images, network, checkpoint, and then the loop."""
 
 import logging
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -171,8 +172,13 @@ def _initial_network(job: Job, snapshot: Snapshot | None) -> SRNetwork:
     network = SRNetwork(job.config.model)
     if job.init is not None and snapshot is None:
         left_out = warm_start(network, job.init)
-        log.info("started from %s%s", job.init, f", all but {', '.join(left_out)}" if left_out else "")
+        log.info("started from %s%s", job.init, f", all but {_in_short(left_out)}" if left_out else "")
     return network
+
+
+def _in_short(names: list[str]) -> str:
+    """Weights by the modules they belong to."""
+    return ", ".join(dict.fromkeys(re.sub(r"(\.conv[12])?\.(weight|bias)$", "", name) for name in names))
 
 
 def _open_reports(job: Job, ranks: Ranks, snapshot: Snapshot | None, console: Console | None) -> Reports:

@@ -1,5 +1,6 @@
 """Starting from another network's weights: whatever `enlcn.load` takes, and training checkpoints."""
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -14,10 +15,14 @@ from enlcn.train.averaging import WeightAverage
 from enlcn.train.snapshot import is_snapshot, load_snapshot
 
 _TAIL = "upsampler."
+_BLOCK = re.compile(r"stages\.(\d+)\.blocks\.(\d+)\.")
 
 
 def warm_start(network: SRNetwork, path: Path) -> list[str]:
     """Load the weights of `path`; those of another scale without the upsampler, which stays as initialised.
+
+    A network with more residual blocks between the same attentions takes a shallower one's weights: the blocks that
+    those lack begin as the identity, so that the network begins where the shallower one ended.
 
     Args:
         network: loaded into.
@@ -29,15 +34,27 @@ def warm_start(network: SRNetwork, path: Path) -> list[str]:
     config, state = _read(path)
     target = network.state_dict()
     same_tail = config.scale == network.config.scale and config.upsampler == network.config.upsampler
-    wanted = {name for name in target if same_tail or not name.startswith(_TAIL)}
+    new_blocks = {name for name in target if _lies_in_a_new_block(name, config, network.config)}
+    wanted = {name for name in target if same_tail or not name.startswith(_TAIL)} - new_blocks
     for name in sorted(wanted):
         if name not in state:
             raise UserError(f"{path}: cannot start from it: it has no '{name}', so it is another kind of network")
         if state[name].shape != target[name].shape:
             shapes = f"{tuple(state[name].shape)}, expected {tuple(target[name].shape)}"
             raise UserError(f"{path}: cannot start from it: '{name}' has shape {shapes}")
-    network.load_state_dict(target | {name: state[name] for name in wanted})
+    identity = {name: torch.zeros_like(target[name]) for name in new_blocks if ".conv2." in name}
+    network.load_state_dict(target | identity | {name: state[name] for name in wanted})
     return sorted(set(target) - wanted)
+
+
+def _lies_in_a_new_block(name: str, given: ModelConfig, wanted: ModelConfig) -> bool:
+    """Whether a weight belongs to a residual block that the given network does not have, its stages being the same."""
+    found = _BLOCK.match(name)
+    same_stages = [has for has, _ in given.stages] == [has for has, _ in wanted.stages]
+    if found is None or not same_stages:
+        return False
+    stage, block = map(int, found.groups())
+    return block >= given.stages[stage][1]
 
 
 def averaged_state(path: Path) -> tuple[ModelConfig, dict[str, Tensor]]:

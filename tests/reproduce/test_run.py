@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from enlcn.cli import app
 from enlcn.errors import UserError
 from enlcn.reproduce import paper
-from enlcn.reproduce.docs import BEGIN, END, FULL, INTRODUCTION, TITLE, write_docs
+from enlcn.reproduce.docs import BEGIN, END, FULL, INTRODUCTION, LEFT_OUT, TITLE, write_docs
 from enlcn.reproduce.items import ITEMS
 from enlcn.reproduce.report import write_all
 from enlcn.reproduce.run import Left, Request, reproduce
@@ -120,6 +120,22 @@ def test_docs_keep_what_was_written_by_hand(finished, tmp_path):
     with pytest.raises(UserError, match="was not written by"):
         write_docs(finished, foreign)
     assert foreign.read_text() == "mine"
+
+
+def test_docs_can_do_without_photographs(tmp_path, request_for):
+    results = tmp_path / "results"
+    assert reproduce(replace(request_for, out=results, names=("receptive",))) == Left(0, ())
+    everything, charts_alone = tmp_path / "everything.md", tmp_path / "charts.md"
+    write_docs(Store(results), everything)
+    words = ["reproduce", "all", "--out", str(results), "--render-only", "--docs", str(charts_alone)]
+    result = CliRunner().invoke(app, [*words, "--no-photographs"])
+    assert result.exit_code == 0, result.output
+    shown, charts = ({path.name for path in page.with_suffix("").glob("*")} for page in (everything, charts_alone))
+    assert shown == {"receptive-profile.png", "receptive.png"}
+    assert charts == {"receptive-profile.png"}
+    assert LEFT_OUT in charts_alone.read_text()
+    assert "receptive.png" not in charts_alone.read_text()
+    assert LEFT_OUT not in everything.read_text()
 
 
 def test_a_folder_of_plain_pictures_will_do(sources, tmp_path, request_for):

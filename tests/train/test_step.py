@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from enlcn.data.patches import DevicePatches, Sampling
+from enlcn.errors import UserError
 from enlcn.losses import total_loss
 from enlcn.models.backbone import SRNetwork
 from enlcn.ops.contrastive import contrastive_loss
@@ -84,6 +85,15 @@ def test_without_contrast_it_is_l1_alone():
     readings = state.read()
     assert readings.contrastive == 0
     assert readings.loss == pytest.approx((state.network(lr) - hr).abs().mean().item(), rel=1e-5)
+
+
+def test_the_pixel_loss_may_be_l2():
+    state = build(replace(TINY, loss=replace(TINY.loss, pixel="l2")))
+    state.advance(0.0, with_contrast=False)
+    lr, hr = source().draw(torch.tensor(0))
+    assert state.read().loss == pytest.approx((state.network(lr) - hr).square().mean().item(), rel=1e-5)
+    with pytest.raises(UserError, match="loss.pixel is 'l3'; choose from l1, l2"):
+        replace(TINY.loss, pixel="l3")
 
 
 def test_gradients_are_clipped():

@@ -39,6 +39,24 @@ def test_another_scale_takes_all_but_the_tail(tmp_path):
     assert torch.equal(target.body_end.weight, source.body_end.weight)
 
 
+def test_a_deeper_network_begins_where_a_shallower_one_ended(tmp_path):
+    shallow, path = saved(tmp_path, replace(TINY.model, num_blocks=1, attention_after=(0, 1)))
+    torch.manual_seed(2)
+    deep = SRNetwork(replace(TINY.model, num_blocks=4, attention_after=(0, 3)))
+    names = warm_start(deep, path)
+    assert {name.rsplit(".", 2)[0] for name in names} == {
+        "stages.0.blocks.1",
+        "stages.0.blocks.2",
+        "stages.1.blocks.0",
+    }
+    lr = torch.rand(1, 3, 9, 7)
+    assert torch.equal(deep(lr), shallow(lr))
+    new = deep.stages[0].blocks[1]
+    assert new.conv1.weight.abs().min() > 0
+    deep(lr).sum().backward()
+    assert new.conv2.weight.grad.abs().max() > 0
+
+
 def test_fresh_weights_have_a_name():
     target = SRNetwork(recipes.TINY)
     state = torch.get_rng_state()
@@ -48,7 +66,7 @@ def test_fresh_weights_have_a_name():
 
 
 @pytest.mark.parametrize(
-    ("change", "message"), [({"channels": 12}, "has shape"), ({"num_blocks": 1, "attention_after": (0, 1)}, "has no")]
+    ("change", "message"), [({"channels": 12}, "has shape"), ({"attention_after": (0,)}, "has no")]
 )
 def test_another_network_is_refused(tmp_path, change, message):
     _, path = saved(tmp_path, replace(TINY.model, **change))
