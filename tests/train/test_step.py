@@ -92,7 +92,7 @@ def test_the_pixel_loss_may_be_l2():
     state.advance(0.0, with_contrast=False)
     lr, hr = source().draw(torch.tensor(0))
     assert state.read().loss == pytest.approx((state.network(lr) - hr).square().mean().item(), rel=1e-5)
-    with pytest.raises(UserError, match="loss.pixel is 'l3'; choose from l1, l2"):
+    with pytest.raises(UserError, match=r"loss.pixel is 'l3'; choose from l1, l2"):
         replace(TINY.loss, pixel="l3")
 
 
