@@ -1,9 +1,10 @@
 """Aligned LR/HR crops, flipped and rotated, gathered from flat buffers by one indexed read per batch.
 
 Which crops a step sees is a pure function of (seed, step): see `counter_random`. A process of several takes its
-share of that step's samples, so the global batch does not depend on how many there are.
+share of that step's samples, so the global batch does not depend on how many there are. Of several candidates for a
+sample the one with most detail is taken: skies teach little.
 
-Axes: B batch, I images, P pixels of the set, p side of an LR crop, s scale.
+Axes: B batch, K candidates for each sample, I images, P pixels of the set, p side of an LR crop, s scale.
 """
 
 import logging
@@ -35,6 +36,7 @@ class Sampling:
         crop: p, the side of an LR crop.
         batch_size: B of the whole step, over all processes.
         augment: flip and rotate.
+        candidates: K, the crops drawn for each sample, of which the most detailed is taken.
         seed: of the draws.
         rank, world_size: which share of the batch this process takes.
     """
@@ -42,13 +44,14 @@ class Sampling:
     crop: int
     batch_size: int
     augment: bool = True
+    candidates: int = 1
     seed: int = 0
     rank: int = 0
     world_size: int = 1
 
     def __post_init__(self) -> None:
-        if self.crop < 1 or self.batch_size < 1:
-            raise UserError("crop and batch size must be at least 1")
+        if min(self.crop, self.batch_size, self.candidates) < 1:
+            raise UserError("crop, batch size and candidates must be at least 1")
         if self.batch_size % self.world_size:
             raise UserError(f"a batch of {self.batch_size} cannot be shared evenly by {self.world_size} processes")
 
@@ -60,7 +63,7 @@ class Sampling:
 
 @dataclass(frozen=True)
 class Crops:
-    """Where each sample comes from: image index, top, left, and its symmetry as three bits; (B,) each."""
+    """Where each sample, or candidate, comes from: image index, top, left, symmetry as three bits; (B,) or (BK,)."""
 
     image: Tensor
     top: Tensor
@@ -68,6 +71,10 @@ class Crops:
     transpose: Tensor
     flip_rows: Tensor
     flip_columns: Tensor
+
+    def take(self, which: Tensor) -> "Crops":
+        """Those numbered by `which`."""
+        return Crops(**{name: values[which] for name, values in vars(self).items()})
 
 
 @dataclass(frozen=True)
@@ -101,9 +108,9 @@ class ImageTable:
 
 
 def choose_crops(table: ImageTable, sampling: Sampling, step: Tensor) -> Crops:
-    """The crops of this process at `step` (a scalar int64 tensor, whose device does the work)."""
-    first = sampling.rank * sampling.local_batch
-    sample = torch.arange(first, first + sampling.local_batch, device=step.device) + step * sampling.batch_size
+    """All candidates of this process at `step` (a scalar int64 tensor, whose device does the work), (BK,)."""
+    first, count = (sampling.candidates * each for each in (sampling.rank * sampling.local_batch, sampling.local_batch))
+    sample = torch.arange(first, first + count, device=step.device) + step * sampling.batch_size * sampling.candidates
     numbers = torch.arange(_NUMBERS_PER_SAMPLE, device=step.device).unsqueeze(1)
     draws = uniform(sampling.seed, sample * _NUMBERS_PER_SAMPLE + numbers)  # (4, B)
 
@@ -137,14 +144,30 @@ def gather(pixels: Tensor, first: Tensor, width: Tensor, crops: Crops, side: int
     return pixels.index_select(0, index.flatten()).view(len(first), side, side, 3).permute(0, 3, 1, 2)
 
 
-def read_crops(images: PackedImages, table: ImageTable, crops: Crops, crop: int) -> tuple[Tensor, Tensor]:
-    """lr (B, 3, p, p) and hr (B, 3, sp, sp), uint8."""
-    scale = images.scale
-    width, offset = table.widths[crops.image], table.offsets[crops.image]
-    lr_first = offset + crops.top * width + crops.left
-    hr_first = scale**2 * (offset + crops.top * width) + scale * crops.left
-    lr = gather(images.lr, lr_first, width, crops, crop)
-    return lr, gather(images.hr, hr_first, scale * width, crops, scale * crop)
+def read_batch(images: PackedImages, table: ImageTable, sampling: Sampling, step: Tensor) -> tuple[Tensor, Tensor]:
+    """The batch of `step`: lr (B, 3, p, p) and hr (B, 3, sp, sp), uint8."""
+    crops, scale = choose_crops(table, sampling, step), images.scale
+    lr = read_lr(images, table, crops, sampling.crop)
+    if sampling.candidates > 1:
+        best = detail(lr).view(-1, sampling.candidates).argmax(1)
+        chosen = best + sampling.candidates * torch.arange(len(best), device=best.device)
+        crops, lr = crops.take(chosen), lr[chosen]
+    width = table.widths[crops.image]
+    hr_first = scale**2 * (table.offsets[crops.image] + crops.top * width) + scale * crops.left
+    return lr, gather(images.hr, hr_first, scale * width, crops, scale * sampling.crop)
+
+
+def read_lr(images: PackedImages, table: ImageTable, crops: Crops, side: int) -> Tensor:
+    """(B, 3, p, p), uint8."""
+    width = table.widths[crops.image]
+    return gather(images.lr, table.offsets[crops.image] + crops.top * width + crops.left, width, crops, side)
+
+
+def detail(lr: Tensor) -> Tensor:
+    """How much is to be seen in each crop: the mean step from pixel to pixel. (B, 3, p, p) uint8 -> (B,) float32."""
+    values = lr.float()
+    down, right = values.diff(dim=-2).abs(), values.diff(dim=-1).abs()
+    return down.mean((1, 2, 3)) + right.mean((1, 2, 3))
 
 
 class PatchSource(Protocol):
@@ -170,8 +193,7 @@ class DevicePatches:
 
     def draw(self, step: Tensor) -> tuple[Tensor, Tensor]:
         """See `PatchSource`."""
-        crops = choose_crops(self.table, self.sampling, step)
-        lr, hr = read_crops(self.images, self.table, crops, self.sampling.crop)
+        lr, hr = read_batch(self.images, self.table, self.sampling, step)
         return to_float(lr), to_float(hr)
 
 
@@ -205,8 +227,7 @@ class HostPatches:
         return to_float(self._lr), to_float(self._hr)
 
     def _gather(self, step: int) -> tuple[Tensor, Tensor]:
-        crops = choose_crops(self.table, self.sampling, torch.tensor(step))
-        batches = read_crops(self.images, self.table, crops, self.sampling.crop)
+        batches = read_batch(self.images, self.table, self.sampling, torch.tensor(step))
         lr, hr = (batch.pin_memory() if self._pin else batch for batch in batches)
         return lr, hr
 

@@ -36,16 +36,19 @@ class DataConfig:
         crop: side of an LR crop.
         batch_size: samples per step, over all processes.
         augment: flips and rotations.
+        candidates: crops drawn for each sample, of which the most detailed is taken; 1 for all alike.
         placement: where the decoded set lives: device, host, or auto (the device where it fits).
     """
 
     crop: int = 28
     batch_size: int = 16
     augment: bool = True
+    candidates: int = 1
     placement: str = "auto"
 
     def __post_init__(self) -> None:
-        _require(self.crop >= 1 and self.batch_size >= 1, "data.crop and data.batch_size must be at least 1")
+        for name in ("crop", "batch_size", "candidates"):
+            _require(getattr(self, name) >= 1, f"data.{name} must be at least 1")
         _require_choice("data.placement", self.placement, PLACEMENTS)
 
 

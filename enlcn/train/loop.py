@@ -79,6 +79,7 @@ class Run:
             config.data.crop,
             config.data.batch_size,
             augment=config.data.augment,
+            candidates=config.data.candidates,
             seed=config.seed,
             rank=ranks.rank,
             world_size=ranks.world_size,

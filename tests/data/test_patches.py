@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from enlcn.data.image_io import to_float
-from enlcn.data.patches import DevicePatches, HostPatches, ImageTable, Sampling, choose_crops, open_patches
+from enlcn.data.patches import DevicePatches, HostPatches, ImageTable, Sampling, choose_crops, detail, open_patches
 from enlcn.data.shards import PackedImages
 from enlcn.errors import UserError
 
@@ -105,6 +105,30 @@ def test_host_memory_gives_the_same_batches():
             assert torch.equal(ours, theirs)
 
 
+def noise_that_grows():
+    """One wide picture: flat at the left, noisier towards the right."""
+    noise = np.random.default_rng(0).integers(-100, 100, (12, 400, 3)) * np.linspace(0, 1, 400)[:, None]
+    images = make_set(sizes=[(12, 400)])
+    lr = torch.from_numpy((128 + noise).astype(np.uint8))
+    hr = lr.repeat_interleave(2, 0).repeat_interleave(2, 1)
+    return replace(images, lr=lr.reshape(-1, 3), hr=hr.reshape(-1, 3))
+
+
+def test_of_several_candidates_the_most_detailed_is_taken():
+    images, sampling = noise_that_grows(), Sampling(6, 16, candidates=3, seed=2)
+    all_lr, all_hr = draw(replace(sampling, batch_size=48, candidates=1), step=5, images=images)
+    best = detail(all_lr).view(16, 3).argmax(1) + 3 * torch.arange(16)
+    lr, hr = draw(sampling, step=5, images=images)
+    assert torch.equal(lr, all_lr[best])
+    assert torch.equal(hr, all_hr[best])
+    assert detail(lr).mean() > 1.2 * detail(all_lr).mean()
+    parts = [draw(replace(sampling, rank=rank, world_size=2), step=5, images=images) for rank in range(2)]
+    assert torch.equal(hr, torch.cat([part[1] for part in parts]))
+    on_host = HostPatches(images, sampling, CPU)
+    on_host.prepare(5)
+    assert torch.equal((on_host.draw(torch.tensor(5))[1] * 255).round().int(), hr)
+
+
 def test_placement_is_obeyed():
     assert isinstance(open_patches(make_set(), Sampling(6, 8), CPU), DevicePatches)
     assert isinstance(open_patches(make_set(), Sampling(6, 8), CPU, "host"), HostPatches)
@@ -128,7 +152,7 @@ def test_batches_are_channels_last_floats():
     assert hr.max() <= to_float(images.hr).max()
 
 
-@pytest.mark.parametrize("broken", [{"crop": 0}, {"batch_size": 0}])
+@pytest.mark.parametrize("broken", [{"crop": 0}, {"batch_size": 0}, {"candidates": 0}])
 def test_empty_batches_are_refused(broken):
     with pytest.raises(UserError, match="at least 1"):
         replace(Sampling(6, 8), **broken)
