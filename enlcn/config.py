@@ -63,6 +63,8 @@ class ModelConfig:
         scale: s, the magnification.
         channels: c_in, the width of the body.
         num_blocks: residual blocks.
+        block_width: channels between a block's two convolutions, where they meet the ReLU; None for as many as
+            elsewhere.
         attention_after: an attention stands after so many blocks; 0 is before the first.
         attention: what stands there.
         res_scale: residual blocks give x + res_scale * f(x).
@@ -74,6 +76,7 @@ class ModelConfig:
     scale: int = 4
     channels: int = 256
     num_blocks: int = 32
+    block_width: int | None = None
     attention_after: tuple[int, ...] = (0, 8, 16, 24, 32)
     attention: AttentionConfig = field(default_factory=AttentionConfig)
     res_scale: float = 0.1
@@ -84,6 +87,7 @@ class ModelConfig:
         _require_choice("scale", self.scale, SCALES)
         _require_choice("upsampler", self.upsampler, UPSAMPLERS)
         _require(self.channels >= 1 and self.num_blocks >= 0, "channels and num_blocks must be positive")
+        _require(self.block_width is None or self.block_width >= 1, "block_width must be positive")
         _require(
             list(self.attention_after) == sorted(set(self.attention_after))
             and all(0 <= place <= self.num_blocks for place in self.attention_after),
@@ -110,9 +114,20 @@ class ModelConfig:
         return tuple((start in places, end - start) for start, end in zip(starts, ends, strict=True))
 
     @property
+    def inner_channels(self) -> int:
+        """Channels between a block's two convolutions."""
+        return self.block_width or self.channels
+
+    @property
     def query_width(self) -> int:
         """D, the width of queries and keys."""
         return self.channels // self.attention.reduction
+
+
+def describe_body(config: ModelConfig) -> str:
+    """The residual blocks in words."""
+    wider = f", {config.block_width} inside" if config.block_width else ""
+    return f"{config.num_blocks} residual blocks of {config.channels} channels{wider}"
 
 
 def to_dict(config: ModelConfig) -> dict[str, Any]:

@@ -58,7 +58,7 @@ def info(
 
     from enlcn import recipes
     from enlcn.checkpoint import UNTRAINED_PREFIX, read
-    from enlcn.config import to_dict
+    from enlcn.config import describe_body, to_dict
     from enlcn.cost import network_flops, num_parameters
     from enlcn.zoo import locate
 
@@ -86,7 +86,7 @@ def info(
     table = Table(show_header=False, box=None, title=model, title_justify="left")
     table.add_row("layout", layout if bytes_on_disk is None else f"{layout}, {bytes_on_disk / 2**20:.2f} MiB")
     table.add_row("scale", f"x{config.scale}")
-    table.add_row("body", f"{config.num_blocks} residual blocks of {config.channels} channels, {config.upsampler}")
+    table.add_row("body", f"{describe_body(config)}, {config.upsampler}")
     table.add_row("parameters", f"{facts['parameters']:,}")
     table.add_row("cost", f"{flops / (width * height) / 1e6:,.2f} MFLOPs per LR pixel (at {width}x{height})")
     if config.num_attentions:

@@ -50,6 +50,7 @@ def infer_config(state: State) -> ModelConfig:
         scale=scale,
         channels=channels,
         num_blocks=num_blocks,
+        block_width=_block_width(state, channels),
         attention_after=tuple(places),
         upsampler=upsampler,
     )
@@ -60,7 +61,7 @@ def infer_config(state: State) -> ModelConfig:
 
 def _with_the_unseen(shape: ModelConfig, attention: AttentionConfig) -> ModelConfig:
     """`shape` and `attention` completed by what tensors do not show."""
-    seen = ("channels", "num_blocks", "attention_after", "upsampler")
+    seen = ("channels", "num_blocks", "block_width", "attention_after", "upsampler")
     kin = recipes.SMALL if shape.upsampler == "direct" else recipes.ENLCN
     for named in recipes.NETWORKS.values():
         alike = all(getattr(named, field) == getattr(shape, field) for field in seen)
@@ -104,6 +105,13 @@ def _attention(state: State, channels: int) -> AttentionConfig:
         "exact and criss-cross attention look alike by their tensors; `enlcn export MODEL FILE.safetensors` writes "
         "one that says which it is"
     )
+
+
+def _block_width(state: State, channels: int) -> int | None:
+    """Channels inside the blocks, where they differ from those outside."""
+    widths = (value.shape[0] for key, value in state.items() if key.endswith(".conv1.weight"))
+    width = next(widths, channels)
+    return None if width == channels else width
 
 
 def _upsampler(state: State, channels: int) -> tuple[str, int]:

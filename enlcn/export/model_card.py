@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from enlcn.config import ModelConfig
+from enlcn.config import ModelConfig, describe_body
 from enlcn.errors import pip_install
 from enlcn.export.graph import is_shipped, weights_digest
 from enlcn.models.backbone import SRNetwork
@@ -57,7 +57,7 @@ def _from_config(network: SRNetwork, name: str | None) -> str:
     parameters = sum(parameter.numel() for parameter in network.parameters())
     return (
         f"# {name or f'Image super-resolution x{config.scale}'}\n\n"
-        f"Upscales pictures {config.scale} times: {config.num_blocks} residual blocks of {config.channels} channels, "
+        f"Upscales pictures {config.scale} times: {describe_body(config)}, "
         f"{_attentions(config)}; {parameters:,} parameters.\n\n"
         "How it was trained, on which pictures, and under which licence its weights may be used is for its author to "
         "say here."

@@ -102,10 +102,14 @@ def _build_stages(config: ModelConfig) -> list[Stage]:
     return [
         Stage(
             build_attention(config.attention, config.channels) if has_attention else None,
-            [ResidualBlock(config.channels, res_scale=config.res_scale) for _ in range(num_blocks)],
+            [_build_block(config) for _ in range(num_blocks)],
         )
         for has_attention, num_blocks in config.stages
     ]
+
+
+def _build_block(config: ModelConfig) -> ResidualBlock:
+    return ResidualBlock(config.channels, res_scale=config.res_scale, width=config.block_width)
 
 
 def build_attention(config: AttentionConfig, channels: int) -> Attention:

@@ -4,7 +4,7 @@ import re
 from dataclasses import replace
 
 from enlcn import recipes
-from enlcn.config import SCALES, ModelConfig
+from enlcn.config import SCALES, ModelConfig, describe_body
 from enlcn.errors import UserError
 from enlcn.train.config import (
     STEPS_PER_EPOCH,
@@ -132,12 +132,14 @@ def describe(config: TrainConfig) -> str:
         attention += f" (k {model.attention.amplification}, m {model.attention.num_features})"
     parts = [
         f"x{model.scale}",
-        f"{model.num_blocks} blocks of {model.channels}",
+        describe_body(model),
         attention,
         f"{data.batch_size} crops of {data.crop}",
         f"{config.schedule.kind} {config.schedule.learning_rate:g}",
         f"{config.total_steps // STEPS_PER_EPOCH} epochs",
     ]
+    if loss.pixel != "l1":
+        parts.append(loss.pixel.upper())
     if loss.contrastive_weight:
         parts.append(f"L_cl from epoch {loss.contrastive_start // STEPS_PER_EPOCH}")
     return ", ".join(parts)

@@ -5,9 +5,10 @@ import pytest
 import torch
 
 import enlcn
-from enlcn import recipes
-from enlcn.config import AttentionConfig, ModelConfig, from_dict, to_dict
+from enlcn import authors_format, recipes
+from enlcn.config import AttentionConfig, ModelConfig, describe_body, from_dict, to_dict
 from enlcn.errors import UserError
+from enlcn.export.infer import infer_config
 from enlcn.losses import total_loss
 from enlcn.models.backbone import SRNetwork
 
@@ -32,6 +33,22 @@ def test_paper_size_has_43_58_million_parameters():
 def test_scales(scale, upsampler):
     network = SRNetwork(replace(recipes.TINY, scale=scale, upsampler=upsampler))
     assert network(torch.rand(2, 3, 9, 14)).shape == (2, 3, 9 * scale, 14 * scale)
+
+
+def test_blocks_may_be_wider_inside():
+    config = replace(recipes.TINY, block_width=40)
+    network = SRNetwork(config)
+    block = network.stages[0].blocks[0]
+    assert (block.conv1.weight.shape, block.conv2.weight.shape) == ((40, 16, 3, 3), (16, 40, 3, 3))
+    assert network(torch.rand(1, 3, 9, 14)).shape == (1, 3, 36, 56)
+    extra = (40 - 16) * (2 * 9 * 16 + 1)  # a block's further weights, and the first bias
+    assert count(config) == count(recipes.TINY) + config.num_blocks * extra
+    assert describe_body(config) == "4 residual blocks of 16 channels, 40 inside"
+    assert infer_config(network.state_dict()) == config
+    with pytest.raises(UserError, match="no place for blocks that are wider inside"):
+        authors_format.from_ours(network.state_dict(), replace(config, upsampler="stepwise"))
+    with pytest.raises(UserError, match="block_width must be positive"):
+        replace(config, block_width=0)
 
 
 @pytest.mark.parametrize("name", recipes.NETWORKS)

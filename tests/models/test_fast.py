@@ -22,6 +22,13 @@ def test_is_the_network(name, upsampler, scale):
         assert torch.allclose(FastNetwork(network, torch.float64)(lr), network(lr), rtol=1e-6, atol=1e-7)
 
 
+def test_blocks_may_be_wider_inside():
+    network = SRNetwork(replace(recipes.TINY, block_width=40)).double()
+    lr = torch.rand(1, 3, 9, 11, dtype=torch.float64)
+    with torch.no_grad():
+        assert torch.allclose(FastNetwork(network, torch.float64)(lr), network(lr), rtol=1e-6, atol=1e-7)
+
+
 def test_features_and_reconstruction_are_its_halves():
     network = SRNetwork(recipes.TINY).double()
     fast = FastNetwork(network, torch.float64)
