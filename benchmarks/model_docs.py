@@ -20,14 +20,26 @@ TABLES = (
     "<!-- models end -->",
 )
 
-# PSNR at x4 as their authors publish it (None: not published), for comparison: method, parameters, Set5, Set14, B100.
-PUBLISHED_X4 = (
-    ("EDSR-baseline", "1.5 M", 32.09, 28.58, 27.57),
-    ("IMDN", "0.7 M", 32.21, 28.58, 27.56),
-    ("LKDN", "0.3 M", 32.39, 28.79, 27.69),
-    ("SwinIR-light", "0.9 M", 32.44, 28.77, 27.69),
-    ("HPINet-M", "0.9 M", 32.63, 28.88, None),
-)
+# PSNR by scale, as their authors publish it (None: not published): method, parameters, Set5, Set14, B100.
+PUBLISHED = {
+    2: (
+        ("EDSR-baseline", "1.4 M", 37.99, 33.57, 32.16),
+        ("IMDN", "0.7 M", 38.00, 33.63, 32.19),
+        ("SwinIR-light", "0.9 M", 38.14, 33.86, 32.31),
+    ),
+    3: (
+        ("EDSR-baseline", "1.6 M", 34.37, 30.28, 29.09),
+        ("IMDN", "0.7 M", 34.36, 30.32, 29.09),
+        ("SwinIR-light", "0.9 M", 34.62, 30.54, 29.20),
+    ),
+    4: (
+        ("EDSR-baseline", "1.5 M", 32.09, 28.58, 27.57),
+        ("IMDN", "0.7 M", 32.21, 28.58, 27.56),
+        ("LKDN", "0.3 M", 32.39, 28.79, 27.69),
+        ("SwinIR-light", "0.9 M", 32.44, 28.77, 27.69),
+        ("HPINet-M", "0.9 M", 32.63, 28.88, None),
+    ),
+}
 # Rows of the paper's Table 1 that are shown beside ours, with their parameters.
 FROM_PAPER = {"EDSR": "43 M", "ENLCN": "43.6 M"}
 
@@ -116,9 +128,8 @@ def facts(model: ShippedModel) -> str:
 
 def _others(scale: int) -> Iterable[tuple[str, str, str]]:
     """(method, parameters, cells) of published networks."""
-    if scale == 4:
-        for name, size, *figures in PUBLISHED_X4:
-            yield name, str(size), " | ".join("–" if figure is None else f"{figure:.2f}" for figure in figures)
+    for name, size, *figures in PUBLISHED[scale]:
+        yield name, size, " | ".join("–" if figure is None else f"{figure:.2f}" for figure in figures)
     for name, by_set in paper.methods(scale).items():
         if name in FROM_PAPER:
             cells = _cells({testset: pair for testset in TESTSETS if (pair := by_set.get(testset))})

@@ -1,6 +1,6 @@
 """Register trained weights as a shipped model: export, evaluate, time, list, and refresh the documents.
 
-    python benchmarks/ship_model.py RUN_OR_CHECKPOINT --name enlcn-light-x4 --recipe modern-enlcn-small-x4 \\
+    python benchmarks/ship_model.py RUN_OR_CHECKPOINT --name enlcn-light-x4 --recipe modern-enlcn-light-x4 \\
         --hardware "one NVIDIA H200, 538 s" --description "for CPUs; the default"
     python benchmarks/ship_model.py --name enlcn-light-x4    # measure a shipped model again, weights untouched
     python benchmarks/ship_model.py --tables                 # rewrite the documents from what is listed
@@ -33,7 +33,7 @@ from rich.console import Console
 from torch import Tensor
 
 from enlcn.checkpoint import load, save
-from enlcn.config import ModelConfig
+from enlcn.config import ModelConfig, describe_body
 from enlcn.cost import num_parameters
 from enlcn.errors import UserError
 from enlcn.evaluate import evaluate
@@ -66,7 +66,7 @@ def describe_network(config: ModelConfig) -> str:
         settings += [f"m = {config.attention.num_features}"] if kind == "ENLCA" else []
         details = f" ({', '.join(settings)})" if settings else ""
         attention = f"{config.num_attentions} {kind}{details} after blocks {places}"
-    body = f"{config.num_blocks} residual blocks of {config.channels} channels"
+    body = describe_body(config)
     return f"{body}, {attention}, {config.upsampler} upsampler"
 
 

@@ -36,6 +36,7 @@ def test_wheel_holds_the_package_and_nothing_else(wheel):
         "enlcn/py.typed",
         "enlcn/assets/palace.png",
         "enlcn/weights/models.json",
+        *(f"enlcn/weights/enlcn-light-x{scale}.safetensors" for scale in (2, 3, 4)),
         "enlcn/serve/page/index.html",
         "enlcn/ops/linear_attention/naive.py",
     ):

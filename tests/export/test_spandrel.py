@@ -69,13 +69,14 @@ def test_networks_without_a_name_are_inferred_too():
         infer.infer_config(short)
 
 
-def test_bundled_weights(loader, spandrel):
-    model = loader.load_from_file(str(locate("enlcn-light-x4")))
-    network = enlcn.load("enlcn-light-x4")
+@pytest.mark.parametrize("scale", [2, 3, 4])
+def test_bundled_weights(loader, spandrel, scale):
+    model = loader.load_from_file(str(locate(f"enlcn-light-x{scale}")))
+    network = enlcn.load(f"enlcn-light-x{scale}")
     assert isinstance(model, spandrel.ImageModelDescriptor)
-    assert (model.architecture.id, model.purpose, model.scale) == ("ENLCN", "SR", 4)
+    assert (model.architecture.id, model.purpose, model.scale) == ("ENLCN", "SR", scale)
     assert (model.input_channels, model.output_channels) == (3, 3)
-    assert model.tags == ["64nf", "16nb", "3xenlca"]
+    assert model.tags == ["64nf", "19nb", "3xenlca"]
     assert model.size_requirements.check(1, 1)
     assert model.tiling == spandrel.ModelTiling.INTERNAL
     assert model.model.config == network.config

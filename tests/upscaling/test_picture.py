@@ -13,6 +13,7 @@ from enlcn import recipes
 from enlcn.data.image import Image
 from enlcn.data.resize import imresize
 from enlcn.errors import UserError
+from enlcn.metrics import psnr
 from enlcn.models.backbone import SRNetwork
 from enlcn.upscaling import Engine, EngineOptions, Target, upscale_image
 from enlcn.upscaling.planes import MemoryPlane
@@ -44,6 +45,10 @@ def engine(**options):
 def picture(channels=3, dtype=np.uint8, alpha=None, size=(12, 15)):
     values = np.random.default_rng(0).integers(0, np.iinfo(dtype).max + 1, (*size, channels)).astype(dtype)
     return Image(values, alpha, icc=None, exif=b"Exif", dpi=(300.0, 300.0))
+
+
+def palace():
+    return np.asarray(Pillow.open(Path(enlcn.__file__).parent / "assets" / "palace.png"))
 
 
 def doubled(array):
@@ -279,13 +284,20 @@ def test_networks_and_files_are_taken_as_they_are_now(tmp_path):
     assert not np.array_equal(first, enlcn.upscale(photo, model=path))
 
 
-def test_bundled_weights_beat_bicubic_on_the_bundled_photo():
-    from enlcn.data.image_io import load_image
-    from enlcn.metrics import psnr
+@pytest.mark.parametrize("scale", [2, 3, 4])
+def test_bundled_weights_beat_bicubic_on_the_bundled_photo(scale):
+    """At each scale by its own network, the default one."""
+    hr = palace()[:252]  # divisible by each
+    lr = imresize(hr, 1 / scale)
+    ours, bicubic = enlcn.upscale(lr, scale), imresize(lr, float(scale))
+    assert np.array_equal(ours, enlcn.upscale(lr, model=f"enlcn-light-x{scale}"))
+    assert psnr(ours, hr, shave=scale) > psnr(bicubic, hr, shave=scale) + 1
 
-    hr = load_image(Path(enlcn.__file__).parent / "assets" / "palace.png").pixels
-    lr = imresize(hr, 0.25)
-    ours, bicubic = enlcn.upscale(lr), imresize(lr, 4.0)
-    as_tensor = [torch.from_numpy(x.transpose(2, 0, 1).copy())[None] for x in (ours, bicubic, hr)]
-    assert psnr(as_tensor[0], as_tensor[2], shave=4) > psnr(as_tensor[1], as_tensor[2], shave=4) + 1
-    assert enlcn.upscale(lr, 2).shape == (lr.shape[0] * 2, lr.shape[1] * 2, 3)  # through x4, shrunk
+
+def test_scales_between_come_from_the_next_larger_network():
+    lr = imresize(palace(), 1 / 4)
+    assert np.array_equal(enlcn.upscale(lr), enlcn.upscale(lr, 4))
+    for scale, through in ((1.5, 2), (2.5, 3), (3.5, 4)):
+        out = enlcn.upscale(lr, scale)
+        assert out.shape == (lr.shape[0] * scale, lr.shape[1] * scale, 3)
+        assert np.array_equal(out, enlcn.upscale(lr, scale, model=f"enlcn-light-x{through}"))
