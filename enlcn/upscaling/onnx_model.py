@@ -81,7 +81,7 @@ def _open(path: Path, stamp: tuple[int, int], device: str, threads: int) -> Onnx
     # Threads that wait by spinning would take the cores from reading and writing pictures.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     try:
-        session = runtime.InferenceSession(str(path), options, providers=[_PROVIDERS[device]])
+        session = runtime.InferenceSession(str(path), options, providers=[provider_of(device)])
     except Exception as error:  # onnxruntime raises classes of its own, one per status code
         told = (str(error).splitlines() or [type(error).__name__])[0]
         raise UserError(f"{path}: cannot be opened as an ONNX model ({told})") from None
@@ -104,7 +104,13 @@ def _resolve_device(name: str) -> str:
         raise UserError(f"device '{name}' cannot run ONNX files here; choose from auto, {', '.join(_PROVIDERS)}")
     if _PROVIDERS[kind] not in available:
         raise UserError(f"device '{name}' cannot be used by this onnxruntime; pip install onnxruntime-gpu, or cpu")
-    return kind
+    return name
+
+
+def provider_of(device: str) -> tuple[str, dict[str, str]]:
+    """onnxruntime's name for a device such as "cpu" or "cuda:1", and its options."""
+    kind, _, number = device.partition(":")
+    return _PROVIDERS[kind], {"device_id": number} if number else {}
 
 
 def _import_onnxruntime() -> Any:

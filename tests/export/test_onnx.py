@@ -24,6 +24,7 @@ from enlcn.export.onnx import export_onnx
 from enlcn.models.backbone import SRNetwork
 from enlcn.upscaling.engine import EngineOptions
 from enlcn.upscaling.onnx_engine import onnx_image_bytes
+from enlcn.upscaling.onnx_model import provider_of
 from enlcn.upscaling.open_engine import open_engine
 
 
@@ -218,3 +219,9 @@ def test_set5_within_a_thousandth(data_dir, tmp_path):
             expected = network(lr)
         (sr,) = session.run(None, {"lr": lr.numpy()})
         assert np.abs(sr - expected.numpy()).max() < 1e-3
+
+
+def test_a_gpu_is_named_to_onnxruntime_by_its_number():
+    assert provider_of("cpu") == ("CPUExecutionProvider", {})
+    assert provider_of("cuda") == ("CUDAExecutionProvider", {})
+    assert provider_of("cuda:1") == ("CUDAExecutionProvider", {"device_id": "1"})
