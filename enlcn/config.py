@@ -126,8 +126,8 @@ class ModelConfig:
 
 def describe_body(config: ModelConfig) -> str:
     """The residual blocks in words."""
-    wider = f", {config.block_width} inside" if config.block_width else ""
-    return f"{config.num_blocks} residual blocks of {config.channels} channels{wider}"
+    inside = f", {config.inner_channels} inside" if config.inner_channels != config.channels else ""
+    return f"{config.num_blocks} residual blocks of {config.channels} channels{inside}"
 
 
 def to_dict(config: ModelConfig) -> dict[str, Any]:

@@ -43,6 +43,8 @@ def write_docs(store: Store, path: Path, *, with_photographs: bool = True) -> li
             continue
         section = item.show(results[name]["data"])
         if section.pictures and not with_photographs:
+            for picture in section.pictures:  # of an earlier page
+                (folder / picture).unlink(missing_ok=True)
             section = replace(section, pictures=[], text=[*section.text, LEFT_OUT])
         parts.append(
             f"## {item.title}\n\n{item.place}, `enlcn reproduce {name}`. {describe_result(results[name]['about'])}"
@@ -89,7 +91,7 @@ The package brings no data sets; they come from their authors. A folder of plain
 then kept out of training and scored; a single one is scored although trained on, and labelled “training pictures”.
 
 `enlcn reproduce all --out RESULTS --render-only --docs docs/reproduction.md` writes this page from the JSON that a
-reproduction saves: no figure in a table is typed by hand."""
+reproduction saves: no figure in a table is typed by hand. `--no-photographs` leaves pictures made of the data out."""
 
 FULL = """\
 ## The paper's protocol

@@ -35,6 +35,8 @@ ESTIMATED = {
 }
 # Looked at by the figures: their weights are kept.
 DRAWN = (BASE, ENLA, ENLA_K, FULL, NLA, NLSA)
+_LATER_SETTINGS = (("model", "block_width"), ("data", "candidates"), ("loss", "pixel"))
+_DEFAULTS = TrainConfig()
 
 
 @dataclass(frozen=True)
@@ -63,8 +65,13 @@ def key_of(config: TrainConfig) -> str:
     plain = to_plain(config)
     for name in ("engine", "cadence"):
         plain.pop(name)
+    # Settings younger than some results: where they change nothing, those keep their keys.
+    for part, name in _LATER_SETTINGS:
+        if plain[part][name] == getattr(getattr(_DEFAULTS, part), name):
+            del plain[part][name]
     if config.model.num_attentions == 0 or config.loss.contrastive_weight == 0:
-        plain.pop("loss")
+        loss = plain.pop("loss")
+        plain |= {"pixel": loss["pixel"]} if "pixel" in loss else {}
     if config.model.num_attentions == 0:
         plain["model"].pop("attention")
     return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:12]

@@ -144,11 +144,14 @@ async def delete_job(request: Request, job_id: str) -> Response:
 
 
 def _file(job: Job, name: str) -> Response:
+    # Read once, the state first: it changes last when a job ends, and the result may be forgotten at any moment.
+    state, result = job.state, job.result
     if job.problem is not None:
         raise job.problem.fresh()
-    result = job.result  # read once: it may be forgotten meanwhile
-    if job.state != State.done or result is None:
-        raise Problem("not-finished", f"the job is {job.state.value}, {job.fraction:.0%} done")
+    if state != State.done:
+        raise Problem("not-finished", f"the job is {state.value}, {job.fraction:.0%} done")
+    if result is None:
+        raise no_such_job()
     if name not in result.files:
         raise Problem("no-such-job", f"the job made no '{name}'; ask for it with compare=true")
     try:

@@ -5,7 +5,6 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
-from starlette.background import BackgroundTask
 
 from enlcn.data.image_io import check_can_write
 from enlcn.errors import UserError
@@ -119,11 +118,11 @@ async def post_upscale(request: Request, asked: UpscaleParameters) -> Response:
         return JSONResponse(view(studio, job), 202, headers={"Location": f"/v1/jobs/{job.id}"})
     result = await finished(request, studio, job)
     try:
-        response = KeptFile(*result.files["result"])
+        return KeptFile(*result.files["result"])
     except BlobGoneError:
         raise _not_kept(studio) from None
-    response.background = BackgroundTask(studio.forget, job)
-    return response
+    finally:
+        studio.forget(job)  # the answer holds what it sends; nobody else knows of the job
 
 
 @router.post(

@@ -70,8 +70,8 @@ def paper(model: ModelConfig, loss: LossConfig = PAPER.loss) -> TrainConfig:
 
 def modern(model: ModelConfig, base: TrainConfig) -> TrainConfig:
     """The modern training of any network."""
-    weight = base.loss.contrastive_weight if model.num_attentions else 0.0
-    return replace(base, model=model, loss=replace(base.loss, contrastive_weight=weight))
+    loss = base.loss if model.num_attentions else replace(NO_CONTRAST, pixel=base.loss.pixel)
+    return replace(base, model=model, loss=loss)
 
 
 def _slug(row: str) -> str:

@@ -29,7 +29,7 @@ def warm_start(network: SRNetwork, path: Path) -> list[str]:
         path: what `enlcn.load` takes, "untrained:NAME" too, or a training checkpoint.
 
     Returns:
-        The names that were left out.
+        The names that were left out; weights without a place in `network` are an error.
     """
     config, state = _read(path)
     target = network.state_dict()
@@ -42,6 +42,9 @@ def warm_start(network: SRNetwork, path: Path) -> list[str]:
         if state[name].shape != target[name].shape:
             shapes = f"{tuple(state[name].shape)}, expected {tuple(target[name].shape)}"
             raise UserError(f"{path}: cannot start from it: '{name}' has shape {shapes}")
+    for name in state:
+        if name not in target and not name.startswith(_TAIL):
+            raise UserError(f"{path}: cannot start from it: it has '{name}', for which the network has no place")
     identity = {name: torch.zeros_like(target[name]) for name in new_blocks if ".conv2." in name}
     network.load_state_dict(target | identity | {name: state[name] for name in wanted})
     return sorted(set(target) - wanted)

@@ -56,7 +56,7 @@ def available_memory() -> int:
 
 def whole_image_bytes(config: ModelConfig, height: int, width: int) -> int:
     """Peak of `upscale_whole` beyond what the image itself takes; measured on the CPU, rounded up."""
-    floats = _body_floats(config) + 2 * 3 * config.scale**2
+    floats = body_floats(config) + 2 * 3 * config.scale**2
     return _FIXED + height * width * floats * _FLOAT
 
 
@@ -65,13 +65,13 @@ def tile_bytes(config: ModelConfig, side: int) -> int:
     halo = ResidualBlock.halo * max(num_blocks for _, num_blocks in config.stages) + 4
     # EDSR's upsampler holds s² C numbers a pixel twice over, and what it reads.
     upsampler = {"stepwise": (8 + 2 * config.scale**2) * config.channels, "direct": 12 * config.channels + 600}
-    floats = max(_body_floats(config), upsampler[config.upsampler])
+    floats = max(body_floats(config), upsampler[config.upsampler])
     return (side + 2 * halo) ** 2 * floats * _FLOAT
 
 
-def _body_floats(config: ModelConfig) -> int:
+def body_floats(config: ModelConfig) -> int:
     """Numbers a pixel that a residual block and what surrounds it hold at once."""
-    return 8 * config.channels + 4 * config.inner_channels
+    return 8 * config.channels + 4 * max(config.channels, config.inner_channels)
 
 
 def fitting_tile(config: ModelConfig, limit: int) -> int:

@@ -90,7 +90,7 @@ def onnx_image_bytes(config: ModelConfig, height: int, width: int) -> int:
     """Peak of an exported graph beyond what the image itself takes; measured with onnxruntime, rounded up."""
     # Queries' and keys' features exist for all positions at once, and EDSR's upsampler for the whole image.
     features = config.attention.num_features if config.num_attentions else 0
-    body = 8 * config.channels + 4 * config.inner_channels + 4 * features
+    body = memory.body_floats(config) + 4 * features
     upsampler = {"stepwise": (8 + 4 * config.scale**2) * config.channels, "direct": 0}[config.upsampler]
     # Exact and criss-cross attention hold what each position gives to all others, or to its row and column.
     weights = {"nla": 2 * height * width, "cca": 3 * (height + width)}.get(config.attention.kind, 0)

@@ -45,7 +45,7 @@ def test_blocks_may_be_wider_inside():
     assert count(config) == count(recipes.TINY) + config.num_blocks * extra
     assert describe_body(config) == "4 residual blocks of 16 channels, 40 inside"
     assert infer_config(network.state_dict()) == config
-    with pytest.raises(UserError, match="no place for blocks that are wider inside"):
+    with pytest.raises(UserError, match="no place for blocks of another width inside"):
         authors_format.from_ours(network.state_dict(), replace(config, upsampler="stepwise"))
     with pytest.raises(UserError, match="block_width must be positive"):
         replace(config, block_width=0)

@@ -10,6 +10,7 @@ from enlcn.reproduce.plan import unique_runs
 from enlcn.reproduce.preset import PRESETS, choose_preset
 from enlcn.reproduce.rows import RunSpec, config_of, key_of
 from enlcn.train.recipes import RECIPES
+from enlcn.train.settings import apply_settings
 
 GPU = PRESETS["gpu"]
 
@@ -48,6 +49,14 @@ def test_rows_that_mean_the_same_run_share_it():
     assert len(others) == 6
     assert key(rows.FULL, seed=1) != full
     assert key(rows.FULL, steps=2000) != full
+
+
+@pytest.mark.parametrize(("name", "expected"), [("paper-x4", "d2b104848e0e"), ("paper-edsr-small-x4", "6d2074e273f7")])
+def test_settings_that_came_later_leave_the_keys_of_older_results(name, expected):
+    run = RECIPES[name]
+    assert key_of(run) == expected
+    for setting in ("data.candidates=2", "loss.pixel=l2", "model.block_width=8"):
+        assert key_of(apply_settings(run, [setting])) != expected
 
 
 def test_all_of_it_is_so_many_runs():

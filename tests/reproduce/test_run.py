@@ -136,6 +136,8 @@ def test_docs_can_do_without_photographs(tmp_path, request_for):
     assert LEFT_OUT in charts_alone.read_text()
     assert "receptive.png" not in charts_alone.read_text()
     assert LEFT_OUT not in everything.read_text()
+    write_docs(Store(results), everything, with_photographs=False)
+    assert {path.name for path in everything.with_suffix("").glob("*")} == charts
 
 
 def test_a_folder_of_plain_pictures_will_do(sources, tmp_path, request_for):

@@ -85,6 +85,13 @@ def test_a_result_that_was_given_back_is_not_found(studio, job):
     assert (raised.value.status, raised.value.kind) == (404, "no-such-job")
 
 
+def test_a_result_that_was_forgotten_while_its_job_was_found_is_not_found(studio, job):
+    studio.forget(job)
+    with pytest.raises(Problem) as raised:
+        _file(job, "result")
+    assert raised.value.kind == "no-such-job"
+
+
 def test_a_client_that_takes_nothing_is_given_up(studio, job, monkeypatch):
     monkeypatch.setattr(sending, "STALLED_SECONDS", 0.05)
     pieces = []

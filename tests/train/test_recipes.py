@@ -9,7 +9,7 @@ from enlcn.errors import UserError
 from enlcn.models.backbone import SRNetwork
 from enlcn.train.config import TrainConfig
 from enlcn.train.distributed import Ranks
-from enlcn.train.recipes import RECIPES, describe, recipe
+from enlcn.train.recipes import NO_CONTRAST, RECIPES, describe, recipe
 from enlcn.train.schedule import contrast_is_on, learning_rate
 from enlcn.train.step import TrainStep
 from tests.data.test_patches import make_set
@@ -59,6 +59,8 @@ def test_all_that_was_promised_is_there():
             run = recipe(f"polish-{name}-x{scale}")
             assert (run.loss.pixel, run.cadence.redraw) == ("l2", 0)
             assert (run.loss.contrastive_weight > 0) == (name == "enlcn-light")
+        # As when they were first published: runs of them go on.
+        assert recipe(f"modern-edsr-small-x{scale}").loss == NO_CONTRAST
     with pytest.raises(
         UserError, match=r"unknown recipe 'modern-enlcn-smal-x4'; did you mean modern-enlcn-small-x4 or"
     ):

@@ -126,6 +126,17 @@ def test_a_longer_run_continues_a_shorter_one_with_the_set_on_the_host(tmp_path,
     assert_same_model(tmp_path / "whole", tmp_path / "cut")
 
 
+def test_a_run_older_than_some_settings_goes_on(tmp_path, pictures, cache):
+    job = Job(replace(TINY, total_steps=3), pictures, tmp_path / "run", cache=cache, device="cpu", tensorboard=False)
+    train(job)
+    last = RunFolder(job.out).last
+    content = torch.load(last, weights_only=True)
+    config = json.loads(content["config"])
+    del config["loss"]["pixel"], config["data"]["candidates"], config["model"]["block_width"]
+    torch.save({**content, "config": json.dumps(config)}, last)
+    assert train(replace(job, config=replace(job.config, total_steps=5))).step == 5
+
+
 def test_another_run_is_not_overwritten(tmp_path, pictures, cache):
     job = Job(replace(TINY, total_steps=5), pictures, tmp_path / "run", cache=cache, device="cpu", tensorboard=False)
     train(job)

@@ -66,7 +66,14 @@ def test_fresh_weights_have_a_name():
 
 
 @pytest.mark.parametrize(
-    ("change", "message"), [({"channels": 12}, "has shape"), ({"attention_after": (0,)}, "has no")]
+    ("change", "message"),
+    [
+        ({"channels": 12}, "has shape"),
+        ({"block_width": 12}, "has shape"),
+        ({"attention_after": (0,)}, "has no"),
+        ({"num_blocks": 3, "attention_after": (0, 3)}, "it has 'stages.0.blocks.2"),  # deeper: nothing is thrown away
+        ({"num_blocks": 3, "attention_after": (0, 2)}, "it has 'stages.1.blocks.0"),
+    ],
 )
 def test_another_network_is_refused(tmp_path, change, message):
     _, path = saved(tmp_path, replace(TINY.model, **change))

@@ -1,7 +1,6 @@
 """Grey, alpha, 16 bits, any size, the self-ensemble, and what happens when something fails."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,7 +12,6 @@ from enlcn import recipes
 from enlcn.data.image import Image
 from enlcn.data.resize import imresize
 from enlcn.errors import UserError
-from enlcn.metrics import psnr
 from enlcn.models.backbone import SRNetwork
 from enlcn.upscaling import Engine, EngineOptions, Target, upscale_image
 from enlcn.upscaling.planes import MemoryPlane
@@ -45,10 +43,6 @@ def engine(**options):
 def picture(channels=3, dtype=np.uint8, alpha=None, size=(12, 15)):
     values = np.random.default_rng(0).integers(0, np.iinfo(dtype).max + 1, (*size, channels)).astype(dtype)
     return Image(values, alpha, icc=None, exif=b"Exif", dpi=(300.0, 300.0))
-
-
-def palace():
-    return np.asarray(Pillow.open(Path(enlcn.__file__).parent / "assets" / "palace.png"))
 
 
 def doubled(array):
@@ -282,22 +276,3 @@ def test_networks_and_files_are_taken_as_they_are_now(tmp_path):
     first = enlcn.upscale(photo, model=path)
     enlcn.save(SRNetwork(recipes.TINY), path, overwrite=True)
     assert not np.array_equal(first, enlcn.upscale(photo, model=path))
-
-
-@pytest.mark.parametrize("scale", [2, 3, 4])
-def test_bundled_weights_beat_bicubic_on_the_bundled_photo(scale):
-    """At each scale by its own network, the default one."""
-    hr = palace()[:252]  # divisible by each
-    lr = imresize(hr, 1 / scale)
-    ours, bicubic = enlcn.upscale(lr, scale), imresize(lr, float(scale))
-    assert np.array_equal(ours, enlcn.upscale(lr, model=f"enlcn-light-x{scale}"))
-    assert psnr(ours, hr, shave=scale) > psnr(bicubic, hr, shave=scale) + 1
-
-
-def test_scales_between_come_from_the_next_larger_network():
-    lr = imresize(palace(), 1 / 4)
-    assert np.array_equal(enlcn.upscale(lr), enlcn.upscale(lr, 4))
-    for scale, through in ((1.5, 2), (2.5, 3), (3.5, 4)):
-        out = enlcn.upscale(lr, scale)
-        assert out.shape == (lr.shape[0] * scale, lr.shape[1] * scale, 3)
-        assert np.array_equal(out, enlcn.upscale(lr, scale, model=f"enlcn-light-x{through}"))
