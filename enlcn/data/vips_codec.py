@@ -7,6 +7,7 @@ import atexit
 import logging
 import re
 import struct
+import threading
 import zlib
 from functools import cache
 from typing import Any
@@ -26,6 +27,10 @@ _HARMLESS = re.compile(r"VipsJpeg: Corrupt JPEG data: \d+ extraneous bytes befor
 _MM_PER_INCH = 25.4
 _DEVICE_INDEPENDENT = ("lab", "labs", "labq", "xyz", "lch", "cmc")
 _DTYPES: dict[str, np.dtype] = {"uchar": np.dtype(np.uint8), "ushort": np.dtype(np.uint16)}
+# libvips keeps what went wrong in one place for all threads, and whether a fault is harmless is told by its text, which
+# the next reader clears: without this lock, a truncated JPEG now and then passed for a whole one. Held while a file is
+# read.
+READING = threading.RLock()
 _CLASSIC_TIFF_BYTES = 2**31  # of its 2**32, half is left for alpha, metadata and what does not compress
 
 
@@ -33,7 +38,8 @@ def vips() -> Any:
     """The module pyvips, set up once, with no error left over from before."""
     pyvips = _set_up_vips()
     # What went wrong with an earlier file stays in this buffer if that file was read all the same.
-    pyvips.vips_lib.vips_error_clear()
+    with READING:
+        pyvips.vips_lib.vips_error_clear()
     return pyvips
 
 
@@ -66,7 +72,8 @@ def decode(data: bytes, format: str, max_pixels: int, name: str) -> tuple[Image,
     """The stored image, not yet turned upright, and its EXIF orientation."""
     pyvips = vips()
     try:
-        image, planes = _read_pixels(data, format, max_pixels, name)
+        with READING:
+            image, planes = _read_pixels(data, format, max_pixels, name)
         icc, exif, xmp = (blob(image, field) for field in ("icc-profile-data", "exif-data", "xmp-data"))
         planes = widened(planes, image, format)
         orientation = image.get("orientation") if format == "tiff" else orientation_of(without_prefix(exif))

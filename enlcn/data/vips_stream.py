@@ -76,8 +76,9 @@ class ImageStream:
 
     def _open(self, level: str) -> Any:
         try:
-            opened = self._vips.Image.new_from_file(str(self._path), access="sequential", fail_on=level)
-            return vips_codec.to_grey_or_rgb(opened, str(self._path))
+            with vips_codec.READING:
+                opened = self._vips.Image.new_from_file(str(self._path), access="sequential", fail_on=level)
+                return vips_codec.to_grey_or_rgb(opened, str(self._path))
         except self._vips.Error as error:
             raise self._damaged(error) from None
 
@@ -104,7 +105,8 @@ class ImageStream:
         rows = max(1, _STRIP_BYTES // (stored_width * bands * self.dtype.itemsize))
         for first in range(0, stored_height, rows):
             last = min(first + rows, stored_height)
-            data = region.fetch(0, first, stored_width, last - first)
+            with vips_codec.READING:
+                data = region.fetch(0, first, stored_width, last - first)
             planes = np.frombuffer(data, self.dtype).reshape(last - first, stored_width, bands)
             planes = vips_codec.widened(planes, self._image, self._format)
             alpha = planes[..., -1] if self.has_alpha else None

@@ -76,9 +76,9 @@ def describe_result(about: Json) -> str:
 
 def command_of(plan: Json) -> str:
     """The command that makes such a reproduction."""
-    preset = plan["preset"]
+    preset, names = plan["preset"], " ".join(plan.get("names", ["all"]))
     return (
-        f"enlcn reproduce all --data DATA --out RESULTS --preset {preset['name']} --budget {plan['budget']:g} "
+        f"enlcn reproduce {names} --data DATA --out RESULTS --preset {preset['name']} --budget {plan['budget']:g} "
         f"--seeds {preset['seeds']} --sweep-seeds {preset['sweep_seeds']} --grid-seeds {preset['grid_seeds']} "
         f"--crop {preset['crop']} --batch {preset['batch_size']} --jobs {plan['jobs']}"
         + (f" --network {preset['network']}" if preset["network"] else "")

@@ -176,6 +176,7 @@ def _planned_steps(
     model = config_of(RunSpec(FULL, 0), preset, steps).model
     store.write_plan(
         {
+            "names": ["all"] if set(request.names) == set(ITEMS) else list(request.names),
             "preset": preset.to_plain(),
             "steps": steps,
             "steps_given": request.steps is not None,

@@ -12,7 +12,6 @@ from enlcn.data import vips_codec
 from enlcn.data.image import ImageError
 from enlcn.data.image_formats import sniff_format
 from enlcn.serve.config import ServeConfig
-from enlcn.serve.decoding import ALONE
 from enlcn.serve.forms import FormError, FormFile
 from enlcn.serve.problems import Problem, retry_later
 from enlcn.serve.storage import Blob, StorageFullError
@@ -115,8 +114,7 @@ def _probe(blob: Blob) -> Header:
         raise Problem("not-an-image", str(error)) from None
     try:
         read = _by_vips if vips_codec.is_available(format) else _by_pillow
-        with ALONE:
-            width, height = read(data, format)
+        width, height = read(data, format)
     except Problem:
         raise
     except Exception as error:  # a damaged header can raise nearly anything
@@ -129,7 +127,8 @@ def _by_vips(data: bytes, format: str) -> tuple[int, int]:
     pyvips = vips_codec.vips()
     load: Any = getattr(pyvips.Image, f"{vips_codec.LOADERS[format]}load_buffer")
     try:
-        opened = load(data, access="sequential")
+        with vips_codec.READING:
+            opened = load(data, access="sequential")
     except pyvips.Error as error:
         raise Problem("damaged-image", f"upload: its header cannot be read ({vips_codec.reason(error)})") from None
     # AVIF is turned by its own transform, which libvips has applied; the others by EXIF.

@@ -2,13 +2,15 @@
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
+from itertools import accumulate
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from enlcn.checkpoint import load
-from enlcn.config import ModelConfig
+from enlcn.config import AttentionConfig, ModelConfig
 from enlcn.errors import UserError
 from enlcn.models.backbone import SRNetwork
 from enlcn.train.averaging import WeightAverage
@@ -22,7 +24,8 @@ def warm_start(network: SRNetwork, path: Path) -> list[str]:
     """Load the weights of `path`; those of another scale without the upsampler, which stays as initialised.
 
     A network with more residual blocks between the same attentions takes a shallower one's weights: the blocks that
-    those lack begin as the identity, so that the network begins where the shallower one ended.
+    those lack begin as the identity, so that the network begins where the shallower one ended. A network without
+    attention takes the blocks of one with it, in order: the control of an ablation.
 
     Args:
         network: loaded into.
@@ -32,6 +35,8 @@ def warm_start(network: SRNetwork, path: Path) -> list[str]:
         The names that were left out; weights without a place in `network` are an error.
     """
     config, state = _read(path)
+    if config.num_attentions and not network.config.num_attentions:
+        config, state = without_attention(config, state)
     target = network.state_dict()
     same_tail = config.scale == network.config.scale and config.upsampler == network.config.upsampler
     new_blocks = {name for name in target if _lies_in_a_new_block(name, config, network.config)}
@@ -48,6 +53,17 @@ def warm_start(network: SRNetwork, path: Path) -> list[str]:
     identity = {name: torch.zeros_like(target[name]) for name in new_blocks if ".conv2." in name}
     network.load_state_dict(target | identity | {name: state[name] for name in wanted})
     return sorted(set(target) - wanted)
+
+
+def without_attention(config: ModelConfig, state: Mapping[str, Tensor]) -> tuple[ModelConfig, dict[str, Tensor]]:
+    """A network with its attentions taken out: all blocks in one stage."""
+    plain = replace(config, attention=AttentionConfig(kind="none"), attention_after=())
+    firsts = list(accumulate((num_blocks for _, num_blocks in config.stages), initial=0))
+
+    def moved(name: str) -> str:
+        return _BLOCK.sub(lambda found: f"stages.0.blocks.{firsts[int(found[1])] + int(found[2])}.", name)
+
+    return plain, {moved(name): value for name, value in state.items() if ".attention." not in name}
 
 
 def _lies_in_a_new_block(name: str, given: ModelConfig, wanted: ModelConfig) -> bool:

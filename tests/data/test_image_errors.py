@@ -3,11 +3,13 @@
 import io
 import struct
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 from PIL import Image as PillowImage
 
+from enlcn.data import vips_codec
 from enlcn.data.image_io import Image, ImageError, check_format_fits, encode_image, load_image, save_image
 from enlcn.errors import UserError
 from tests.data.image_samples import png_chunk, png_file
@@ -205,3 +207,19 @@ def test_an_image_of_the_wrong_kind_is_refused():
 def test_pillow_sees_what_was_written(tmp_path, codec):
     path = save_image(Image(np.full((5, 6, 3), 99, np.uint8)), tmp_path / "deep" / "er" / "a.webp", lossless=True)
     assert np.array_equal(np.asarray(PillowImage.open(path)), np.full((5, 6, 3), 99))
+
+
+def test_no_two_threads_read_at_a_time(files, monkeypatch):
+    """libvips has one place for what went wrong: a second reader would clear what the first has to tell by."""
+    read, free = vips_codec._read_pixels, []
+
+    def watched(*args):
+        with ThreadPoolExecutor(1) as other:
+            free.append(other.submit(vips_codec.READING.acquire, blocking=False).result())
+        return read(*args)
+
+    monkeypatch.setattr(vips_codec, "_read_pixels", watched)
+    load_image(files["jpeg"])
+    assert free == [False]
+    assert vips_codec.READING.acquire(blocking=False)
+    vips_codec.READING.release()

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from enlcn import checkpoint, recipes
+from enlcn.config import AttentionConfig
 from enlcn.errors import UserError
 from enlcn.models.backbone import SRNetwork
 from enlcn.train.snapshot import RunFolder, is_snapshot
@@ -55,6 +56,17 @@ def test_a_deeper_network_begins_where_a_shallower_one_ended(tmp_path):
     assert new.conv1.weight.abs().min() > 0
     deep(lr).sum().backward()
     assert new.conv2.weight.grad.abs().max() > 0
+
+
+def test_a_control_takes_all_but_the_attentions(tmp_path):
+    config = replace(TINY.model, num_blocks=3, attention_after=(0, 2))
+    source, path = saved(tmp_path, config)
+    control = SRNetwork(replace(config, num_blocks=4, attention=AttentionConfig(kind="none"), attention_after=()))
+    assert {name.rsplit(".", 2)[0] for name in warm_start(control, path)} == {"stages.0.blocks.3"}
+    for attention in source.attentions:
+        attention.res_scale = 0.0  # gives what it is given
+    lr = torch.rand(1, 3, 9, 7)
+    assert torch.equal(control(lr), source(lr))
 
 
 def test_fresh_weights_have_a_name():
