@@ -37,6 +37,9 @@ class Sampling:
         batch_size: B of the whole step, over all processes.
         augment: flip and rotate.
         candidates: K, the crops drawn for each sample, of which the most detailed is taken.
+        by_area: images are drawn in proportion to their area, so that every pixel of the set is about equally likely to
+            be trained on, and a thumbnail's are not seen a thousand times for once of a large photo's; otherwise each
+            image as often as any other.
         seed: of the draws.
         rank, world_size: which share of the batch this process takes.
     """
@@ -45,6 +48,7 @@ class Sampling:
     batch_size: int
     augment: bool = True
     candidates: int = 1
+    by_area: bool = True
     seed: int = 0
     rank: int = 0
     world_size: int = 1
@@ -81,19 +85,18 @@ class Crops:
 class ImageTable:
     """Size and place of every image that is large enough, (I,) int64 each.
 
-    `area_ends` is the running sum of LR areas: images are drawn in proportion to their area, so that every pixel of
-    the set is about equally likely to be trained on. Drawn one like the other, a thumbnail's pixels would be seen a
-    thousand times for once of a large photo's.
+    `share_ends` is the running sum of what images are drawn in proportion to: LR areas, or 1 each.
     """
 
     heights: Tensor
     widths: Tensor
     offsets: Tensor
-    area_ends: Tensor
+    share_ends: Tensor
 
     @staticmethod
-    def of(images: PackedImages, crop: int, device: torch.device) -> "ImageTable":
+    def of(images: PackedImages, sampling: Sampling, device: torch.device) -> "ImageTable":
         """The table of the images that hold at least one crop."""
+        crop = sampling.crop
         large_enough = torch.minimum(images.heights, images.widths) >= crop
         if not large_enough.any():
             needed = crop * images.scale
@@ -102,8 +105,9 @@ class ImageTable:
         if small:
             log.warning("left out, being smaller than one crop: %s", ", ".join(small))
         heights, widths = images.heights[large_enough], images.widths[large_enough]
-        area_ends = (heights * widths).cumsum(0)
-        columns = heights, widths, images.offsets[large_enough], area_ends
+        areas = heights * widths
+        shares = areas if sampling.by_area else torch.ones_like(areas)
+        columns = heights, widths, images.offsets[large_enough], shares.cumsum(0)
         return ImageTable(*(column.to(device) for column in columns))
 
 
@@ -114,8 +118,8 @@ def choose_crops(table: ImageTable, sampling: Sampling, step: Tensor) -> Crops:
     numbers = torch.arange(_NUMBERS_PER_SAMPLE, device=step.device).unsqueeze(1)
     draws = uniform(sampling.seed, sample * _NUMBERS_PER_SAMPLE + numbers)  # (4, B)
 
-    pixel = (draws[0] * table.area_ends[-1]).long()
-    image = torch.searchsorted(table.area_ends, pixel, right=True)
+    place = (draws[0] * table.share_ends[-1]).long()
+    image = torch.searchsorted(table.share_ends, place, right=True)
     top = (draws[1] * (table.heights[image] - sampling.crop + 1)).long()
     left = (draws[2] * (table.widths[image] - sampling.crop + 1)).long()
     symmetry = (draws[3] * (_NUM_SYMMETRIES if sampling.augment else 1)).long()
@@ -186,7 +190,7 @@ class DevicePatches:
     def __init__(self, images: PackedImages, sampling: Sampling, device: torch.device):
         self.images = PackedImages(**{**vars(images), "lr": images.lr.to(device), "hr": images.hr.to(device)})
         self.sampling = sampling
-        self.table = ImageTable.of(images, sampling.crop, device)
+        self.table = ImageTable.of(images, sampling, device)
 
     def prepare(self, step: int) -> None:
         """Nothing to do."""
@@ -203,7 +207,7 @@ class HostPatches:
     def __init__(self, images: PackedImages, sampling: Sampling, device: torch.device):
         self.images = images
         self.sampling = sampling
-        self.table = ImageTable.of(images, sampling.crop, torch.device("cpu"))
+        self.table = ImageTable.of(images, sampling, torch.device("cpu"))
         self._pin = device.type == "cuda"
         self._pool = ThreadPoolExecutor(1)
         self._ahead: dict[int, Future[tuple[Tensor, Tensor]]] = {}

@@ -35,7 +35,7 @@ ESTIMATED = {
 }
 # Looked at by the figures: their weights are kept.
 DRAWN = (BASE, ENLA, ENLA_K, FULL, NLA, NLSA)
-_LATER_SETTINGS = (("model", "block_width"), ("data", "candidates"), ("loss", "pixel"))
+_LATER_SETTINGS = (("model", "block_width"), ("data", "candidates"), ("data", "by_area"), ("loss", "pixel"))
 _DEFAULTS = TrainConfig()
 
 

@@ -37,6 +37,7 @@ class DataConfig:
         batch_size: samples per step, over all processes.
         augment: flips and rotations.
         candidates: crops drawn for each sample, of which the most detailed is taken; 1 for all alike.
+        by_area: large images are drawn more often, so that all pixels are; otherwise all images alike.
         placement: where the decoded set lives: device, host, or auto (the device where it fits).
     """
 
@@ -44,6 +45,7 @@ class DataConfig:
     batch_size: int = 16
     augment: bool = True
     candidates: int = 1
+    by_area: bool = True
     placement: str = "auto"
 
     def __post_init__(self) -> None:

@@ -80,6 +80,7 @@ class Run:
             config.data.batch_size,
             augment=config.data.augment,
             candidates=config.data.candidates,
+            by_area=config.data.by_area,
             seed=config.seed,
             rank=ranks.rank,
             world_size=ranks.world_size,

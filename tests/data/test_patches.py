@@ -68,14 +68,21 @@ def test_without_augmentation_nothing_is_turned():
 
 
 def test_images_are_drawn_by_area_and_positions_evenly():
-    sizes = [(8, 8), (32, 32)]
-    crops = choose_crops(ImageTable.of(make_set(sizes=sizes), 4, CPU), Sampling(4, 40_000), torch.tensor(0))
+    images, sampling = make_set(sizes=[(8, 8), (32, 32)]), Sampling(4, 40_000)
+    crops = choose_crops(ImageTable.of(images, sampling, CPU), sampling, torch.tensor(0))
     share = (crops.image == 1).double().mean().item()
     expected = 1024 / (1024 + 64)
     assert share == pytest.approx(expected, abs=4 * (expected * (1 - expected) / 40_000) ** 0.5)
     tops = torch.bincount(crops.top[crops.image == 1], minlength=29)
     assert len(tops) == 29
     assert tops.min() > 0.8 * tops.double().mean()
+
+
+def test_images_may_be_drawn_alike():
+    images, sampling = make_set(sizes=[(8, 8), (32, 32), (8, 9)]), Sampling(4, 40_000, by_area=False)
+    crops = choose_crops(ImageTable.of(images, sampling, CPU), sampling, torch.tensor(0))
+    shares = torch.bincount(crops.image, minlength=3).double() / 40_000
+    assert torch.allclose(shares, torch.full((3,), 1 / 3, dtype=torch.float64), atol=4 * (2 / 9 / 40_000) ** 0.5)
 
 
 def test_the_draw_is_a_function_of_seed_and_step_alone():

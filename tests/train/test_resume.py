@@ -132,7 +132,7 @@ def test_a_run_older_than_some_settings_goes_on(tmp_path, pictures, cache):
     last = RunFolder(job.out).last
     content = torch.load(last, weights_only=True)
     config = json.loads(content["config"])
-    del config["loss"]["pixel"], config["data"]["candidates"], config["model"]["block_width"]
+    del config["loss"]["pixel"], config["data"]["candidates"], config["data"]["by_area"], config["model"]["block_width"]
     torch.save({**content, "config": json.dumps(config)}, last)
     assert train(replace(job, config=replace(job.config, total_steps=5))).step == 5
 
