@@ -141,7 +141,7 @@ def _print_table(results: "Results", with_paper: bool) -> None:
     for testset in results.testsets:
         console.say(describe_testset(testset))
     if with_paper:
-        console.say(describe_paper(results.settings.scale, "below the line"))
+        console.say(describe_paper(results, "below the line"))
 
 
 def _check_images(wanted: list[str], testsets: list["BenchmarkSet"]) -> None:

@@ -80,6 +80,12 @@ def train(
     if data is None or out is None:
         raise UserError("give the images with --data and the run's folder with --out")
 
+    if recipe.startswith("polish-") and init is None and not out.exists():
+        console.log.warning("%s is a last stage, for trained weights: name them with --init", recipe)
+    if config.schedule.warmup_steps >= config.total_steps:
+        told = f"schedule.warmup_steps={config.schedule.warmup_steps}"
+        console.log.warning("%s leaves nothing of %d steps but the warm-up; set it lower", told, config.total_steps)
+
     from enlcn.train.start import Job
     from enlcn.train.start import train as run_training
 

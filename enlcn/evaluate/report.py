@@ -34,11 +34,17 @@ def table_rows(results: Results, with_paper: bool = False) -> list[Row]:
     for model in results.models:
         means = [results.mean(model.name, name) for name in names]
         rows.append(Row(model.name, False, tuple(_cell(mean.psnr_y, mean.ssim_y) for mean in means)))
-    if with_paper:
+    if with_paper and knows_a_set(results):
         for method, by_set in paper.methods(results.settings.scale).items():
             figures = [by_set.get(name) for name in names]
             rows.append(Row(method, True, tuple(_cell(*pair) if pair else "–" for pair in figures)))
     return rows
+
+
+def knows_a_set(results: Results) -> bool:
+    """Whether the paper gives figures for any of the sets, at this scale."""
+    methods = paper.methods(results.settings.scale).values()
+    return any(testset.name in by_set for testset in results.testsets for by_set in methods)
 
 
 def describe_settings(results: Results) -> str:
@@ -57,9 +63,12 @@ def describe_testset(testset: TestsetInfo) -> str:
     return f"{testset.name}: {images}, LR from {testset.lr_source}"
 
 
-def describe_paper(scale: int, where: str) -> str:
+def describe_paper(results: Results, where: str) -> str:
     """Which rows of a table are the paper's; `where` says how they are told apart."""
-    return f"{where}: {paper.source()}" if paper.methods(scale) else f"the paper has no figures for x{scale}"
+    if knows_a_set(results):
+        return f"{where}: {paper.source()}"
+    scale = results.settings.scale
+    return f"the paper has no figures for {'these sets at ' if paper.methods(scale) else ''}x{scale}"
 
 
 def to_json(results: Results, with_paper: bool = False) -> str:
@@ -105,7 +114,7 @@ def to_markdown(results: Results, with_paper: bool = False) -> str:
     labelled = [[f"{row.method} (paper)" if row.from_paper else row.method, *row.cells] for row in rows]
     lines += ["", *_markdown_table(["method", *names], labelled)]
     if with_paper:
-        lines += ["", f"{describe_paper(results.settings.scale, 'Rows marked (paper)')}."]
+        lines += ["", f"{describe_paper(results, 'Rows marked (paper)')}."]
     models = [model.name for model in results.models]
     scores = {(each.testset, each.image, each.model): each.score for each in results.images}
     for name in names:

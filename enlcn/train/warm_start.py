@@ -35,8 +35,12 @@ def warm_start(network: SRNetwork, path: Path) -> list[str]:
         The names that were left out; weights without a place in `network` are an error.
     """
     config, state = _read(path)
+    dropped: list[str] = []
     if config.num_attentions and not network.config.num_attentions:
+        dropped = [f"stages.{index}.attention" for index, (has, _) in enumerate(config.stages) if has]
         config, state = without_attention(config, state)
+    elif network.config.num_attentions and not config.num_attentions:
+        raise UserError(f"{path}: cannot start from it: it has no attention, and the network has")
     target = network.state_dict()
     same_tail = config.scale == network.config.scale and config.upsampler == network.config.upsampler
     new_blocks = {name for name in target if _lies_in_a_new_block(name, config, network.config)}
@@ -52,7 +56,7 @@ def warm_start(network: SRNetwork, path: Path) -> list[str]:
             raise UserError(f"{path}: cannot start from it: it has '{name}', for which the network has no place")
     identity = {name: torch.zeros_like(target[name]) for name in new_blocks if ".conv2." in name}
     network.load_state_dict(target | identity | {name: state[name] for name in wanted})
-    return sorted(set(target) - wanted)
+    return [*dropped, *sorted(set(target) - wanted)]
 
 
 def without_attention(config: ModelConfig, state: Mapping[str, Tensor]) -> tuple[ModelConfig, dict[str, Tensor]]:

@@ -134,3 +134,14 @@ def test_drawing_without_matplotlib_names_the_extra(finished, tmp_path, monkeypa
 def test_the_command_modules_import_no_torch():
     code = "import sys, enlcn.cli.train, enlcn.cli.plot; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_runs_that_teach_nothing_are_warned_of(tmp_path, caplog):
+    """A last stage without weights to polish, and a run that ends before its learning rate has risen."""
+    options = ("--data", tmp_path / "absent", "--out", tmp_path / "run", "--device", "cpu")
+    run("train", "polish-enlcn-light-x4", "--steps", 5, *options)
+    assert "polish-enlcn-light-x4 is a last stage, for trained weights: name them with --init" in caplog.text
+    assert "schedule.warmup_steps=200 leaves nothing of 5 steps but the warm-up" in caplog.text
+    caplog.clear()
+    run("train", "polish-enlcn-light-x4", "--init", "enlcn-light-x4", *options)
+    assert not caplog.text

@@ -62,11 +62,16 @@ def test_a_control_takes_all_but_the_attentions(tmp_path):
     config = replace(TINY.model, num_blocks=3, attention_after=(0, 2))
     source, path = saved(tmp_path, config)
     control = SRNetwork(replace(config, num_blocks=4, attention=AttentionConfig(kind="none"), attention_after=()))
-    assert {name.rsplit(".", 2)[0] for name in warm_start(control, path)} == {"stages.0.blocks.3"}
+    left_out = warm_start(control, path)
+    assert left_out[:2] == ["stages.0.attention", "stages.1.attention"]
+    assert {name.rsplit(".", 2)[0] for name in left_out[2:]} == {"stages.0.blocks.3"}
     for attention in source.attentions:
         attention.res_scale = 0.0  # gives what it is given
     lr = torch.rand(1, 3, 9, 7)
     assert torch.equal(control(lr), source(lr))
+    checkpoint.save(control, tmp_path / "control.safetensors")
+    with pytest.raises(UserError, match="cannot start from it: it has no attention, and the network has"):
+        warm_start(source, tmp_path / "control.safetensors")
 
 
 def test_fresh_weights_have_a_name():
