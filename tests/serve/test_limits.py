@@ -103,7 +103,9 @@ def test_queues_and_retry_after(tight):
     def post(client):
         return tight.client.post(lasting, content=data, headers={"X-Client": client})
 
-    answers = [post("greedy") for _ in range(4)]  # one runs, two wait, one is refused
+    answers = [post("greedy")]
+    wait_until(lambda: gauge(tight, "enlcn_jobs_running") == 1)
+    answers += [post("greedy") for _ in range(3)]  # one runs, two wait, one is refused
     assert [a.status_code for a in answers[:3]] == [202] * 3
     assert (answers[3].status_code, kind_of(answers[3])) == (429, "client-queue-full")
     modest = post("modest")
