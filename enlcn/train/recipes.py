@@ -39,8 +39,8 @@ MODERN_SMALL = replace(
     loss=replace(MODERN.loss, num_rows=16),
     schedule=replace(MODERN.schedule, learning_rate=1e-3),
 )
-# A last stage for a trained network (--init): larger crops, F as it is, and the error that PSNR is a function of. Its
-# gradient is about a twentieth of L1's by then, and so is L_cl's.
+# A last stage for a trained network (--init): larger crops, F as it is, and the error that PSNR is a function of. By
+# then errors are about 0.03, so that the gradient of their squares is a twentieth of L1's; L_cl's weight follows.
 POLISH = replace(
     MODERN_SMALL,
     data=DataConfig(crop=64, batch_size=36),

@@ -7,9 +7,10 @@ import torch
 
 from enlcn.data.patches import DevicePatches, Sampling
 from enlcn.errors import UserError
-from enlcn.losses import total_loss
+from enlcn.losses import PIXEL_LOSSES, total_loss
 from enlcn.models.backbone import SRNetwork
 from enlcn.ops.contrastive import contrastive_loss
+from enlcn.train.config import PIXEL_LOSSES as PIXEL_LOSS_NAMES
 from enlcn.train.config import EngineConfig
 from enlcn.train.distributed import Ranks
 from enlcn.train.objective import choose_rows
@@ -92,6 +93,7 @@ def test_the_pixel_loss_may_be_l2():
     state.advance(0.0, with_contrast=False)
     lr, hr = source().draw(torch.tensor(0))
     assert state.read().loss == pytest.approx((state.network(lr) - hr).square().mean().item(), rel=1e-5)
+    assert tuple(PIXEL_LOSSES) == PIXEL_LOSS_NAMES
     with pytest.raises(UserError, match=r"loss.pixel is 'l3'; choose from l1, l2"):
         replace(TINY.loss, pixel="l3")
 
