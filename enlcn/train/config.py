@@ -16,6 +16,7 @@ PRECISIONS = ("auto", "fp32", "tf32", "bf16")
 SWITCHES = ("auto", "on", "off")
 PLACEMENTS = ("auto", "device", "host")
 PIXEL_LOSSES = ("l1", "l2")
+OPTIMIZERS = ("adam", "muon")
 _RELEASED_POSITIONS = 65
 
 
@@ -120,25 +121,33 @@ class ScheduleConfig:
 
 @dataclass(frozen=True)
 class OptimizerConfig:
-    """Adam, clipping, averaging.
+    """What makes steps of gradients; clipping, averaging.
 
     Attributes:
+        kind: adam (the paper's) for all weights, or muon for the matrices inside the network and adam for the rest.
         beta1, beta2, eps: Adam's.
+        momentum: Muon's.
+        inner_factor: Muon's steps are so many times as long as Adam's at the same learning rate.
         clip_norm: longest gradient; None for no limit.
         ema_decay: of the weights' moving average, which is validated and exported; None for the weights themselves.
         max_bad_steps: stop after so many steps in a row whose loss or gradient is not finite; each is skipped.
     """
 
+    kind: str = "adam"
     beta1: float = 0.9
     beta2: float = 0.99
     eps: float = 1e-8
+    momentum: float = 0.95
+    inner_factor: float = 1.0
     clip_norm: float | None = None
     ema_decay: float | None = None
     max_bad_steps: int = 20
 
     def __post_init__(self) -> None:
-        for name in ("beta1", "beta2"):
+        _require_choice("optimizer.kind", self.kind, OPTIMIZERS)
+        for name in ("beta1", "beta2", "momentum"):
             _require(0 <= getattr(self, name) < 1, f"optimizer.{name} must lie in [0, 1)")
+        _require(self.inner_factor > 0, "optimizer.inner_factor must be positive")
         _require(self.clip_norm is None or self.clip_norm > 0, "optimizer.clip_norm must be positive")
         _require(self.ema_decay is None or 0 < self.ema_decay < 1, "optimizer.ema_decay must lie in (0, 1)")
         _require(self.max_bad_steps >= 1, "optimizer.max_bad_steps must be at least 1")

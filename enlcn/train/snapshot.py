@@ -21,7 +21,7 @@ from enlcn.train.config import TrainConfig
 from enlcn.train.settings import from_plain, to_plain
 from enlcn.train.step import TrainStep
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Snapshot:
         data_key: of the images trained on.
         network: weights and F, under our names.
         average: the running sums of the weights' average, in the order of the parameters; None without.
-        optimizer: Adam's state.
+        optimizers: their states, by name.
         random_states: torch's generators, by device ("cpu", "cuda:0").
     """
 
@@ -49,15 +49,13 @@ class Snapshot:
     data_key: str
     network: dict[str, Tensor]
     average: list[Tensor] | None
-    optimizer: dict[str, Any]
+    optimizers: dict[str, Any]
     random_states: dict[str, Tensor]
 
     def restore(self, state: TrainStep) -> None:
         """Put everything back where `take` found it."""
         state.network.load_state_dict(self.network)
-        state.optimizer.load_state_dict(self.optimizer)
-        for group in state.optimizer.param_groups:
-            group["lr"] = state.learning_rate  # the tensor that captured graphs read
+        state.optimizers.load_state_dict(self.optimizers)
         if state.average is not None and self.average is not None:
             for kept, stored in zip(state.average.sums, self.average, strict=True):
                 kept.copy_(stored)
@@ -83,7 +81,7 @@ def take(state: TrainStep, *, elapsed: float, best_psnr: float | None, data_key:
         data_key=data_key,
         network=state.network.state_dict(),
         average=state.average.sums if state.average is not None else None,
-        optimizer=state.optimizer.state_dict(),
+        optimizers=state.optimizers.state_dict(),
         random_states=random_states,
     )
 
@@ -110,6 +108,8 @@ def load_snapshot(path: Path) -> Snapshot:
     if not isinstance(values, dict) or values.pop("format", None) != TRAINING_FORMAT:
         raise UserError(f"{path}: not a training checkpoint")
     version = values.pop("version")
+    if version == 1:  # there was Adam alone
+        version, values["optimizers"] = FORMAT_VERSION, {"adam": values.pop("optimizer")}
     if version != FORMAT_VERSION:
         raise UserError(f"{path}: training checkpoint of version {version}, this program reads {FORMAT_VERSION}")
     return Snapshot(**{**values, "config": from_plain(TrainConfig, json.loads(values["config"]))})

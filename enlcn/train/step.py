@@ -1,6 +1,6 @@
-"""One training step: draw a batch, forward, loss, backward, clip, Adam, average. No word to the host on the way.
+"""One training step: draw a batch, forward, loss, backward, clip, optimizer, average. No word to the host on the way.
 
-A step whose loss or gradient is not finite changes no weight: Adam is told on the device, nobody waits for it.
+A step whose loss or gradient is not finite changes no weight: the optimizer is told on the device, nobody waits for it.
 """
 
 import logging
@@ -19,6 +19,7 @@ from enlcn.train.averaging import WeightAverage
 from enlcn.train.config import EngineConfig, TrainConfig
 from enlcn.train.distributed import Ranks
 from enlcn.train.objective import Objective
+from enlcn.train.optimizers import Optimizers
 from enlcn.train.step_graph import Pace, StepGraph
 
 log = logging.getLogger(__name__)
@@ -62,14 +63,8 @@ class TrainStep:
         self.network = network.train()
         self.parameters = list(network.parameters())
         self.learning_rate = torch.tensor(config.schedule.learning_rate, device=device)
-        self.optimizer = torch.optim.Adam(
-            self.parameters,
-            lr=self.learning_rate,
-            betas=(config.optimizer.beta1, config.optimizer.beta2),
-            eps=config.optimizer.eps,
-            fused=True,
-            capturable=device.type == "cuda",
-        )
+        self._found_bad = torch.zeros((), device=device)
+        self.optimizers = Optimizers(network, config.optimizer, self.learning_rate, self._found_bad)
         decay = config.optimizer.ema_decay
         self.average = WeightAverage(self.parameters, decay) if decay is not None else None
 
@@ -89,8 +84,6 @@ class TrainStep:
         self._sums = torch.zeros(3, device=device)  # loss, L_cl, how many
         self._bad = torch.zeros(4, dtype=torch.int64, device=device)  # all, in a row, longest row, latest step
         self._bad[3] = -1
-        self._found_bad = torch.zeros((), device=device)
-        self.optimizer.found_inf = self._found_bad  # type: ignore[attr-defined]
 
     def advance(self, learning_rate: float, with_contrast: bool, may_redraw: bool = True) -> None:
         """Do the next step, with a new F where one is due and allowed. Returns before the device has done it."""
@@ -138,7 +131,7 @@ class TrainStep:
 
     def _body(self, with_contrast: bool) -> None:
         loss, contrastive = self._losses(with_contrast)
-        self.optimizer.zero_grad(set_to_none=True)
+        self.optimizers.zero_grad()
         loss.backward()
         gradients = [p.grad for p in self.parameters if p.grad is not None]
         norm = get_total_norm(gradients)
@@ -146,7 +139,7 @@ class TrainStep:
         self._found_bad.copy_(bad)
         if self.config.optimizer.clip_norm is not None:
             clip_grads_with_norm_(self.parameters, self.config.optimizer.clip_norm, norm)
-        self.optimizer.step()
+        self.optimizers.step()
         if self.average is not None:
             self.average.update()
         self._count(loss.detach(), contrastive.detach(), bad > 0)

@@ -13,6 +13,7 @@ import torch
 from safetensors.torch import load_file
 
 from enlcn.errors import UserError
+from enlcn.train.config import OPTIMIZERS
 from enlcn.train.snapshot import RunFolder, load_snapshot
 from enlcn.train.start import Job, train
 from tests.train.conftest import COMMAND, TINY, as_options
@@ -60,9 +61,11 @@ def assert_same_state(first, second):
     assert a.network.keys() == b.network.keys()
     assert all(torch.equal(a.network[name], b.network[name]) for name in a.network)
     assert all(torch.equal(x, y) for x, y in zip(a.average, b.average, strict=True))
-    for number, moments in a.optimizer["state"].items():
-        for name, value in moments.items():
-            assert torch.equal(value, b.optimizer["state"][number][name])
+    assert a.optimizers.keys() == b.optimizers.keys()
+    for optimizer, states in a.optimizers.items():
+        for number, moments in states["state"].items():
+            for name, value in moments.items():
+                assert torch.equal(value, b.optimizers[optimizer]["state"][number][name])
     assert all(torch.equal(state, b.random_states[device]) for device, state in a.random_states.items())
     assert_same_model(first, second)
 
@@ -73,10 +76,12 @@ def assert_same_model(first, second):
     assert all(torch.equal(a[name], b[name]) for name in a)
 
 
-def test_killed_at_23_and_resumed_equals_60_in_one_go(tmp_path, pictures, cache):
+@pytest.mark.parametrize("kind", OPTIMIZERS)
+def test_killed_at_23_and_resumed_equals_60_in_one_go(tmp_path, pictures, cache, kind):
     whole, cut = tmp_path / "whole", tmp_path / "cut"
-    finish(start_process(whole, pictures, cache))
-    process = start_process(cut, pictures, cache)
+    config = replace(SIXTY, optimizer=replace(SIXTY.optimizer, kind=kind))
+    finish(start_process(whole, pictures, cache, config))
+    process = start_process(cut, pictures, cache, config)
     wait_for_step(process, cut, 23)
     process.send_signal(signal.SIGKILL)
     process.wait()
@@ -84,8 +89,9 @@ def test_killed_at_23_and_resumed_equals_60_in_one_go(tmp_path, pictures, cache)
     assert 20 <= reached < 60
     assert not (cut / "model.safetensors").exists()
 
-    finish(start_process(cut, pictures, cache))
+    finish(start_process(cut, pictures, cache, config))
     assert_same_state(whole, cut)
+    assert ("muon" in load_snapshot(RunFolder(cut).last).optimizers) == (kind == "muon")
     steps = [json.loads(line)["step"] for line in (cut / "metrics.jsonl").read_text().splitlines()]
     assert sorted(steps) == steps
     assert [s for s in steps if steps.count(s) > 1] == [25, 25, 50, 50, 60, 60]  # where it was validated, too
@@ -155,3 +161,13 @@ def test_a_damaged_checkpoint_is_named(tmp_path, pictures, cache):
     folder.last.write_bytes(b"rubbish")
     with pytest.raises(UserError, match=r"last\.pt: not a readable training checkpoint"):
         train(Job(TINY, pictures, folder.path, cache=cache, device="cpu"))
+
+
+def test_checkpoints_from_when_there_was_adam_alone_go_on(tmp_path, pictures, cache):
+    job = Job(TINY, pictures, tmp_path / "run", cache=cache, device="cpu", tensorboard=False)
+    train(job)
+    path = RunFolder(job.out).last
+    content = torch.load(path, weights_only=True)
+    content |= {"version": 1, "optimizer": content.pop("optimizers")["adam"]}
+    torch.save(content, path)
+    assert train(replace(job, config=replace(TINY, total_steps=25))).step == 25

@@ -58,8 +58,8 @@ def test_every_recipe_survives_json(name):
 
 
 def test_unknown_fields_of_a_file_are_named():
-    with pytest.raises(UserError, match="unknown setting 'momentum'"):
-        from_plain(TrainConfig, {"optimizer": {"momentum": 0.9}})
+    with pytest.raises(UserError, match="unknown setting 'velocity'"):
+        from_plain(TrainConfig, {"optimizer": {"velocity": 0.9}})
 
 
 def test_differences_are_dotted_names():

@@ -10,8 +10,8 @@ from enlcn.errors import UserError
 from enlcn.losses import PIXEL_LOSSES, total_loss
 from enlcn.models.backbone import SRNetwork
 from enlcn.ops.contrastive import contrastive_loss
+from enlcn.train.config import OPTIMIZERS, EngineConfig
 from enlcn.train.config import PIXEL_LOSSES as PIXEL_LOSS_NAMES
-from enlcn.train.config import EngineConfig
 from enlcn.train.distributed import Ranks
 from enlcn.train.objective import choose_rows
 from enlcn.train.step import TrainStep
@@ -88,6 +88,18 @@ def test_without_contrast_it_is_l1_alone():
     assert readings.loss == pytest.approx((state.network(lr) - hr).abs().mean().item(), rel=1e-5)
 
 
+def test_muon_takes_the_inner_weights_and_learns():
+    state = build(replace(TINY, optimizer=replace(TINY.optimizer, kind="muon")))
+    losses = []
+    for _ in range(30):
+        state.advance(2e-3, with_contrast=False)
+        losses.append(state.read().loss)
+    assert sum(losses[-5:]) < 0.5 * sum(losses[:5])
+    assert sorted(state.optimizers.state_dict()) == ["adam", "muon"]
+    with pytest.raises(UserError, match=r"optimizer.kind is 'sgd'; choose from adam, muon"):
+        replace(TINY.optimizer, kind="sgd")
+
+
 def test_the_pixel_loss_may_be_l2():
     state = build(replace(TINY, loss=replace(TINY.loss, pixel="l2")))
     state.advance(0.0, with_contrast=False)
@@ -105,8 +117,10 @@ def test_gradients_are_clipped():
     assert norm.item() == pytest.approx(1e-3, rel=1e-3)
 
 
-def test_a_bad_step_changes_nothing_is_counted_and_training_goes_on():
-    state = build(patches=WithBadBatches(source(), {2}))
+@pytest.mark.parametrize("kind", OPTIMIZERS)
+def test_a_bad_step_changes_nothing_is_counted_and_training_goes_on(kind):
+    config = replace(TINY, optimizer=replace(TINY.optimizer, kind=kind))
+    state = build(config, patches=WithBadBatches(source(), {2}))
     for _ in range(2):
         state.advance(1e-3, with_contrast=True)
     before = weights(state)
