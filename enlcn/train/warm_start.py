@@ -14,25 +14,24 @@ from enlcn.config import AttentionConfig, ModelConfig
 from enlcn.errors import UserError
 from enlcn.models.backbone import SRNetwork
 from enlcn.train.averaging import WeightAverage
+from enlcn.train.growth import grown
 from enlcn.train.snapshot import is_snapshot, load_snapshot
 
-_TAIL = "upsampler."
 _BLOCK = re.compile(r"stages\.(\d+)\.blocks\.(\d+)\.")
 
 
 def warm_start(network: SRNetwork, path: Path) -> list[str]:
     """Load the weights of `path`; those of another scale without the upsampler, which stays as initialised.
 
-    A network with more residual blocks between the same attentions takes a shallower one's weights: the blocks that
-    those lack begin as the identity, so that the network begins where the shallower one ended. A network without
-    attention takes the blocks of one with it, in order: the control of an ablation.
+    A network with more channels, blocks or attentions takes a smaller one's weights and begins where that one ended
+    (`growth`). A network without attention takes the blocks of one with it, in order: the control of an ablation.
 
     Args:
         network: loaded into.
         path: what `enlcn.load` takes, "untrained:NAME" too, or a training checkpoint.
 
     Returns:
-        The names that were left out; weights without a place in `network` are an error.
+        The names of attentions left out, and of weights that are new; ones without a place in `network` are an error.
     """
     config, state = _read(path)
     dropped: list[str] = []
@@ -41,22 +40,12 @@ def warm_start(network: SRNetwork, path: Path) -> list[str]:
         config, state = without_attention(config, state)
     elif network.config.num_attentions and not config.num_attentions:
         raise UserError(f"{path}: cannot start from it: it has no attention, and the network has")
-    target = network.state_dict()
-    same_tail = config.scale == network.config.scale and config.upsampler == network.config.upsampler
-    new_blocks = {name for name in target if _lies_in_a_new_block(name, config, network.config)}
-    wanted = {name for name in target if same_tail or not name.startswith(_TAIL)} - new_blocks
-    for name in sorted(wanted):
-        if name not in state:
-            raise UserError(f"{path}: cannot start from it: it has no '{name}', so it is another kind of network")
-        if state[name].shape != target[name].shape:
-            shapes = f"{tuple(state[name].shape)}, expected {tuple(target[name].shape)}"
-            raise UserError(f"{path}: cannot start from it: '{name}' has shape {shapes}")
-    for name in state:
-        if name not in target and not name.startswith(_TAIL):
-            raise UserError(f"{path}: cannot start from it: it has '{name}', for which the network has no place")
-    identity = {name: torch.zeros_like(target[name]) for name in new_blocks if ".conv2." in name}
-    network.load_state_dict(target | identity | {name: state[name] for name in wanted})
-    return [*dropped, *sorted(set(target) - wanted)]
+    try:
+        weights, new = grown(config, state, network)
+    except UserError as error:
+        raise UserError(f"{path}: cannot start from it: {error}") from None
+    network.load_state_dict(weights)
+    return [*dropped, *sorted(new)]
 
 
 def without_attention(config: ModelConfig, state: Mapping[str, Tensor]) -> tuple[ModelConfig, dict[str, Tensor]]:
@@ -68,16 +57,6 @@ def without_attention(config: ModelConfig, state: Mapping[str, Tensor]) -> tuple
         return _BLOCK.sub(lambda found: f"stages.0.blocks.{firsts[int(found[1])] + int(found[2])}.", name)
 
     return plain, {moved(name): value for name, value in state.items() if ".attention." not in name}
-
-
-def _lies_in_a_new_block(name: str, given: ModelConfig, wanted: ModelConfig) -> bool:
-    """Whether a weight belongs to a residual block that the given network does not have, its stages being the same."""
-    found = _BLOCK.match(name)
-    same_stages = [has for has, _ in given.stages] == [has for has, _ in wanted.stages]
-    if found is None or not same_stages:
-        return False
-    stage, block = map(int, found.groups())
-    return block >= given.stages[stage][1]
 
 
 def averaged_state(path: Path) -> tuple[ModelConfig, dict[str, Tensor]]:

@@ -87,7 +87,9 @@ def test_fresh_weights_have_a_name():
     [
         ({"channels": 12}, "has shape"),
         ({"block_width": 12}, "has shape"),
-        ({"attention_after": (0,)}, "has no"),
+        ({"attention": replace(TINY.model.attention, num_features=64)}, "has 64 rows, expected 128"),
+        ({"attention": AttentionConfig(kind="nla")}, "has no 'stages.0.attention.projection'"),
+        ({"upsampler": "stepwise"}, "its upsampler is stepwise, the network's direct"),
         ({"num_blocks": 3, "attention_after": (0, 3)}, "it has 'stages.0.blocks.2"),  # deeper: nothing is thrown away
         ({"num_blocks": 3, "attention_after": (0, 2)}, "it has 'stages.1.blocks.0"),
     ],
