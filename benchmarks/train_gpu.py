@@ -23,7 +23,8 @@ from torch.nn.functional import l1_loss
 
 from enlcn import recipes
 from enlcn.cost import network_flops
-from enlcn.data.patches import PatchSource, Sampling, open_patches
+from enlcn.data.crops import Sampling
+from enlcn.data.patches import PatchSource, open_patches
 from enlcn.data.shards import PackedImages, default_cache, find_images, load_packed
 from enlcn.models.attention import Attention
 from enlcn.models.backbone import SRNetwork

@@ -39,8 +39,8 @@ def train(
         Path | None,
         typer.Option(
             help="Start from these weights: a model's name, a file, a run's folder, untrained:NAME. Of another scale: "
-            "all but the upsampler. Of a shallower network: the blocks that it lacks begin as the identity. For "
-            "one without attention: all but that."
+            "all but the upsampler. Of a narrower or shallower network: this one begins by computing what that does. "
+            "For one without attention: all but that."
         ),
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 …")] = "auto",

@@ -1,129 +1,26 @@
 """Aligned LR/HR crops, flipped and rotated, gathered from flat buffers by one indexed read per batch.
 
-Which crops a step sees is a pure function of (seed, step): see `counter_random`. A process of several takes its
-share of that step's samples, so the global batch does not depend on how many there are. Of several candidates for a
-sample the one with most detail is taken: skies teach little.
+Of several candidates for a sample the one with most detail is taken: skies teach little. LR crops lie in LR images
+made beforehand, or are made of HR crops that begin at any pixel.
 
-Axes: B batch, K candidates for each sample, I images, P pixels of the set, p side of an LR crop, s scale.
+Axes: B batch, P pixels of the set, p side of an LR crop, s scale.
 """
 
-import logging
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from enlcn.data.counter_random import uniform
+from enlcn.data.crops import COLOUR_ORDERS, Crops, ImageTable, Sampling, choose_crops
 from enlcn.data.image_io import to_float
 from enlcn.data.shards import PackedImages
+from enlcn.data.shrinking import shrink, shrinking_matrix, without_margin
 from enlcn.errors import UserError
 
-log = logging.getLogger(__name__)
-_NUMBERS_PER_SAMPLE = 4  # image, row, column, symmetry
-_NUM_SYMMETRIES = 8
 # Of the device's free memory; the rest is for the network.
 _DEVICE_SHARE = 0.5
 _BATCHES_AHEAD = 3
-
-
-@dataclass(frozen=True)
-class Sampling:
-    """What a batch is.
-
-    Attributes:
-        crop: p, the side of an LR crop.
-        batch_size: B of the whole step, over all processes.
-        augment: flip and rotate.
-        candidates: K, the crops drawn for each sample, of which the most detailed is taken.
-        by_area: images are drawn in proportion to their area, so that every pixel of the set is about equally likely to
-            be trained on, and a thumbnail's are not seen a thousand times for once of a large photo's; otherwise each
-            image as often as any other.
-        seed: of the draws.
-        rank, world_size: which share of the batch this process takes.
-    """
-
-    crop: int
-    batch_size: int
-    augment: bool = True
-    candidates: int = 1
-    by_area: bool = True
-    seed: int = 0
-    rank: int = 0
-    world_size: int = 1
-
-    def __post_init__(self) -> None:
-        if min(self.crop, self.batch_size, self.candidates) < 1:
-            raise UserError("crop, batch size and candidates must be at least 1")
-        if self.batch_size % self.world_size:
-            raise UserError(f"a batch of {self.batch_size} cannot be shared evenly by {self.world_size} processes")
-
-    @property
-    def local_batch(self) -> int:
-        """Samples of this process."""
-        return self.batch_size // self.world_size
-
-
-@dataclass(frozen=True)
-class Crops:
-    """Where each sample, or candidate, comes from: image index, top, left, symmetry as three bits; (B,) or (BK,)."""
-
-    image: Tensor
-    top: Tensor
-    left: Tensor
-    transpose: Tensor
-    flip_rows: Tensor
-    flip_columns: Tensor
-
-    def take(self, which: Tensor) -> "Crops":
-        """Those numbered by `which`."""
-        return Crops(**{name: values[which] for name, values in vars(self).items()})
-
-
-@dataclass(frozen=True)
-class ImageTable:
-    """Size and place of every image that is large enough, (I,) int64 each.
-
-    `share_ends` is the running sum of what images are drawn in proportion to: LR areas, or 1 each.
-    """
-
-    heights: Tensor
-    widths: Tensor
-    offsets: Tensor
-    share_ends: Tensor
-
-    @staticmethod
-    def of(images: PackedImages, sampling: Sampling, device: torch.device) -> "ImageTable":
-        """The table of the images that hold at least one crop."""
-        crop = sampling.crop
-        large_enough = torch.minimum(images.heights, images.widths) >= crop
-        if not large_enough.any():
-            needed = crop * images.scale
-            raise UserError(f"none of the {len(images.names)} images is as large as one crop, {needed}x{needed} pixels")
-        small = [name for name, large in zip(images.names, large_enough.tolist(), strict=True) if not large]
-        if small:
-            log.warning("left out, being smaller than one crop: %s", ", ".join(small))
-        heights, widths = images.heights[large_enough], images.widths[large_enough]
-        areas = heights * widths
-        shares = areas if sampling.by_area else torch.ones_like(areas)
-        columns = heights, widths, images.offsets[large_enough], shares.cumsum(0)
-        return ImageTable(*(column.to(device) for column in columns))
-
-
-def choose_crops(table: ImageTable, sampling: Sampling, step: Tensor) -> Crops:
-    """All candidates of this process at `step` (a scalar int64 tensor, whose device does the work), (BK,)."""
-    first, count = (sampling.candidates * each for each in (sampling.rank * sampling.local_batch, sampling.local_batch))
-    sample = torch.arange(first, first + count, device=step.device) + step * sampling.batch_size * sampling.candidates
-    numbers = torch.arange(_NUMBERS_PER_SAMPLE, device=step.device).unsqueeze(1)
-    draws = uniform(sampling.seed, sample * _NUMBERS_PER_SAMPLE + numbers)  # (4, B)
-
-    place = (draws[0] * table.share_ends[-1]).long()
-    image = torch.searchsorted(table.share_ends, place, right=True)
-    top = (draws[1] * (table.heights[image] - sampling.crop + 1)).long()
-    left = (draws[2] * (table.widths[image] - sampling.crop + 1)).long()
-    symmetry = (draws[3] * (_NUM_SYMMETRIES if sampling.augment else 1)).long()
-    return Crops(image, top, left, *((symmetry >> bit & 1).bool() for bit in range(3)))
 
 
 def gather(pixels: Tensor, first: Tensor, width: Tensor, crops: Crops, side: int) -> Tensor:
@@ -148,23 +45,38 @@ def gather(pixels: Tensor, first: Tensor, width: Tensor, crops: Crops, side: int
     return pixels.index_select(0, index.flatten()).view(len(first), side, side, 3).permute(0, 3, 1, 2)
 
 
-def read_batch(images: PackedImages, table: ImageTable, sampling: Sampling, step: Tensor) -> tuple[Tensor, Tensor]:
-    """The batch of `step`: lr (B, 3, p, p) and hr (B, 3, sp, sp), uint8."""
+def read_batch(
+    images: PackedImages, table: ImageTable, sampling: Sampling, step: Tensor, matrix: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """The batch of `step`: lr (B, 3, p, p) and hr (B, 3, sp, sp), uint8; `matrix` shrinks crops at any offset."""
     crops, scale = choose_crops(table, sampling, step), images.scale
-    lr = read_lr(images, table, crops, sampling.crop)
+    if sampling.candidates > 1 or matrix is None:
+        lr = read_lr(images, table, crops, sampling.crop)
     if sampling.candidates > 1:
         best = detail(lr).view(-1, sampling.candidates).argmax(1)
         chosen = best + sampling.candidates * torch.arange(len(best), device=best.device)
         crops, lr = crops.take(chosen), lr[chosen]
-    width = table.widths[crops.image]
-    hr_first = scale**2 * (table.offsets[crops.image] + crops.top * width) + scale * crops.left
-    return lr, gather(images.hr, hr_first, scale * width, crops, scale * sampling.crop)
+    width = scale * table.widths[crops.image]
+    margin = scale * sampling.margin
+    first = scale**2 * table.offsets[crops.image] + (crops.top - margin) * width + crops.left - margin
+    hr = gather(images.hr, first, width, crops, scale * sampling.crop + 2 * margin)
+    if matrix is not None:
+        lr, hr = shrink(hr, matrix), without_margin(hr, scale)
+    if sampling.swap_colours:
+        orders = torch.tensor(COLOUR_ORDERS, device=step.device)[crops.colours]
+        lr, hr = (swap_colours(each, orders) for each in (lr, hr))
+    return lr, hr
 
 
 def read_lr(images: PackedImages, table: ImageTable, crops: Crops, side: int) -> Tensor:
-    """(B, 3, p, p), uint8."""
-    width = table.widths[crops.image]
-    return gather(images.lr, table.offsets[crops.image] + crops.top * width + crops.left, width, crops, side)
+    """From the LR images made beforehand: where the crops lie, or just above and left of it. (B, 3, p, p), uint8."""
+    width, top, left = table.widths[crops.image], crops.top // images.scale, crops.left // images.scale
+    return gather(images.lr, table.offsets[crops.image] + top * width + left, width, crops, side)
+
+
+def swap_colours(batch: Tensor, orders: Tensor) -> Tensor:
+    """Channels in another order, each sample's own. (B, 3, H, W), (B, 3) -> (B, 3, H, W)."""
+    return batch.gather(1, orders[:, :, None, None].expand_as(batch))
 
 
 def detail(lr: Tensor) -> Tensor:
@@ -191,13 +103,14 @@ class DevicePatches:
         self.images = PackedImages(**{**vars(images), "lr": images.lr.to(device), "hr": images.hr.to(device)})
         self.sampling = sampling
         self.table = ImageTable.of(images, sampling, device)
+        self._matrix = _matrix_for(sampling, images.scale, device)
 
     def prepare(self, step: int) -> None:
         """Nothing to do."""
 
     def draw(self, step: Tensor) -> tuple[Tensor, Tensor]:
         """See `PatchSource`."""
-        lr, hr = read_batch(self.images, self.table, self.sampling, step)
+        lr, hr = read_batch(self.images, self.table, self.sampling, step, self._matrix)
         return to_float(lr), to_float(hr)
 
 
@@ -208,6 +121,7 @@ class HostPatches:
         self.images = images
         self.sampling = sampling
         self.table = ImageTable.of(images, sampling, torch.device("cpu"))
+        self._matrix = _matrix_for(sampling, images.scale, torch.device("cpu"))
         self._pin = device.type == "cuda"
         self._pool = ThreadPoolExecutor(1)
         self._ahead: dict[int, Future[tuple[Tensor, Tensor]]] = {}
@@ -231,7 +145,7 @@ class HostPatches:
         return to_float(self._lr), to_float(self._hr)
 
     def _gather(self, step: int) -> tuple[Tensor, Tensor]:
-        batches = read_batch(self.images, self.table, self.sampling, torch.tensor(step))
+        batches = read_batch(self.images, self.table, self.sampling, torch.tensor(step), self._matrix)
         lr, hr = (batch.pin_memory() if self._pin else batch for batch in batches)
         return lr, hr
 
@@ -248,6 +162,10 @@ def open_patches(
     if placement not in PLACEMENTS:
         raise UserError(f"unknown placement '{placement}'; choose from auto, {', '.join(PLACEMENTS)}")
     return PLACEMENTS[placement](images, sampling, device)
+
+
+def _matrix_for(sampling: Sampling, scale: int, device: torch.device) -> Tensor | None:
+    return shrinking_matrix(sampling.crop, scale, device) if sampling.any_offset else None
 
 
 def _fits(images: PackedImages, device: torch.device) -> bool:

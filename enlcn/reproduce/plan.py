@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from enlcn.data.patches import Sampling, open_patches
+from enlcn.data.crops import Sampling
+from enlcn.data.patches import open_patches
 from enlcn.reproduce.material import Material
 from enlcn.reproduce.preset import Preset
 from enlcn.reproduce.rows import RunSpec, config_of, key_of

@@ -37,6 +37,9 @@ class DataConfig:
         crop: side of an LR crop.
         batch_size: samples per step, over all processes.
         augment: flips and rotations.
+        any_offset: crops begin at any HR pixel, their LR being made as they are drawn; otherwise on the grid of LR
+            images made beforehand, one of s² that each photograph has.
+        swap_colours: red, green and blue are given to each other.
         candidates: crops drawn for each sample, of which the most detailed is taken; 1 for all alike.
         by_area: large images are drawn more often, so that all pixels are; otherwise all images alike.
         placement: where the decoded set lives: device, host, or auto (the device where it fits).
@@ -45,6 +48,8 @@ class DataConfig:
     crop: int = 28
     batch_size: int = 16
     augment: bool = True
+    any_offset: bool = False
+    swap_colours: bool = False
     candidates: int = 1
     by_area: bool = True
     placement: str = "auto"

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import torch
 
 from enlcn.checkpoint import save as save_network
-from enlcn.data.patches import Sampling, open_patches
+from enlcn.data.crops import Sampling
+from enlcn.data.patches import open_patches
 from enlcn.data.shards import PackedImages
 from enlcn.errors import UserError
 from enlcn.files import atomic_write
@@ -79,6 +80,8 @@ class Run:
             config.data.crop,
             config.data.batch_size,
             augment=config.data.augment,
+            any_offset=config.data.any_offset,
+            swap_colours=config.data.swap_colours,
             candidates=config.data.candidates,
             by_area=config.data.by_area,
             seed=config.seed,

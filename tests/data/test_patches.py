@@ -1,12 +1,15 @@
 from dataclasses import replace
+from itertools import permutations
 
 import numpy as np
 import pytest
 import torch
 
+from enlcn.data.crops import ImageTable, Sampling, choose_crops
 from enlcn.data.image_io import to_float
-from enlcn.data.patches import DevicePatches, HostPatches, ImageTable, Sampling, choose_crops, detail, open_patches
-from enlcn.data.shards import PackedImages
+from enlcn.data.patches import DevicePatches, HostPatches, detail, open_patches
+from enlcn.data.resize import imresize
+from enlcn.data.shards import PackedImages, crop_to_multiple
 from enlcn.errors import UserError
 
 CPU = torch.device("cpu")
@@ -73,7 +76,8 @@ def test_images_are_drawn_by_area_and_positions_evenly():
     share = (crops.image == 1).double().mean().item()
     expected = 1024 / (1024 + 64)
     assert share == pytest.approx(expected, abs=4 * (expected * (1 - expected) / 40_000) ** 0.5)
-    tops = torch.bincount(crops.top[crops.image == 1], minlength=29)
+    tops = torch.bincount(crops.top[crops.image == 1] // 2, minlength=29)
+    assert not (crops.top % 2).any()
     assert len(tops) == 29
     assert tops.min() > 0.8 * tops.double().mean()
 
@@ -163,3 +167,60 @@ def test_batches_are_channels_last_floats():
 def test_empty_batches_are_refused(broken):
     with pytest.raises(UserError, match="at least 1"):
         replace(Sampling(6, 8), **broken)
+
+
+def photographs(scale, sizes=((40, 34), (30, 44))):
+    """Random HR pictures with MATLAB's LR of each."""
+    rng = np.random.default_rng(0)
+    hr = [rng.integers(0, 256, (scale * height, scale * width, 3), dtype=np.uint8) for height, width in sizes]
+    images = make_set(scale, sizes)
+    flat = (
+        np.concatenate([each.reshape(-1, 3) for each in many]) for many in ([imresize(h, 1 / scale) for h in hr], hr)
+    )
+    lr_pixels, hr_pixels = map(torch.from_numpy, flat)
+    return hr, replace(images, lr=lr_pixels, hr=hr_pixels)
+
+
+@pytest.mark.parametrize("scale", [2, 3, 4])
+def test_crops_at_any_offset_have_the_lr_that_matlab_makes(scale):
+    """LR of the photograph with as many rows and columns cut off as puts the crop on the grid."""
+    hr_images, images = photographs(scale)
+    sampling = Sampling(6, 64, any_offset=True, augment=False)
+    lr, hr = draw(sampling, step=3, images=images)
+    crops = choose_crops(ImageTable.of(images, sampling, CPU), sampling, torch.tensor(3))
+    offsets = set()
+    for index, (number, top, left) in enumerate(zip(crops.image, crops.top, crops.left, strict=True)):
+        whole = hr_images[int(number)]
+        rows, columns = int(top) % scale, int(left) % scale
+        offsets.add((rows, columns))
+        small = imresize(crop_to_multiple(whole[rows:, columns:], scale), 1 / scale)
+        at = (slice(int(top) // scale, int(top) // scale + 6), slice(int(left) // scale, int(left) // scale + 6))
+        assert np.array_equal(lr[index].permute(1, 2, 0).numpy(), small[at])
+        side = 6 * scale
+        assert np.array_equal(hr[index].permute(1, 2, 0).numpy(), whole[int(top) :, int(left) :][:side, :side])
+    assert len(offsets) == scale**2
+
+
+def test_turned_crops_at_any_offset_belong_together():
+    _, images = photographs(4)
+    for more in ({}, {"candidates": 3}, {"swap_colours": True}):
+        lr, hr = draw(Sampling(6, 32, any_offset=True, **more), images=images)
+        again = torch.from_numpy(np.stack([imresize(h.permute(1, 2, 0).numpy().astype(np.uint8), 1 / 4) for h in hr]))
+        inner = (slice(None), slice(2, -2), slice(2, -2))  # what the crop's own border does not reach
+        assert torch.equal(lr.permute(0, 2, 3, 1)[inner], again[inner].int())
+
+
+def test_colours_swap_in_all_six_ways_in_both_halves():
+    plain = draw(Sampling(4, 64))
+    swapped = draw(Sampling(4, 64, swap_colours=True))
+    ways = set()
+    for a, b, c, d in zip(*plain, *swapped, strict=True):
+        way = [order for order in permutations(range(3)) if torch.equal(a[list(order)], c)]
+        assert any(torch.equal(b[list(order)], d) for order in way)
+        ways |= set(way)
+    assert ways == set(permutations(range(3)))
+
+
+def test_images_need_room_for_the_margin_too():
+    with pytest.raises(UserError, match="none of the 3 images is as large as one crop, 42x42 pixels"):
+        open_patches(make_set(), Sampling(17, 4, any_offset=True), CPU)

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from enlcn.data.patches import Sampling, open_patches
+from enlcn.data.crops import Sampling
+from enlcn.data.patches import open_patches
 from enlcn.models.backbone import SRNetwork
 from enlcn.train.config import EngineConfig
 from enlcn.train.distributed import Ranks

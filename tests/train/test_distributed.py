@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from enlcn.data.patches import DevicePatches, Sampling
+from enlcn.data.crops import Sampling
+from enlcn.data.patches import DevicePatches
 from enlcn.models.backbone import SRNetwork
 from enlcn.train.distributed import Ranks, choose_device
 from enlcn.train.snapshot import RunFolder, load_snapshot

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from enlcn import recipes
-from enlcn.data.patches import DevicePatches, Sampling
+from enlcn.data.crops import Sampling
+from enlcn.data.patches import DevicePatches
 from enlcn.errors import UserError
 from enlcn.models.backbone import SRNetwork
 from enlcn.train.config import TrainConfig

@@ -5,7 +5,8 @@ from itertools import pairwise
 import pytest
 import torch
 
-from enlcn.data.patches import DevicePatches, Sampling
+from enlcn.data.crops import Sampling
+from enlcn.data.patches import DevicePatches
 from enlcn.errors import UserError
 from enlcn.losses import PIXEL_LOSSES, total_loss
 from enlcn.models.backbone import SRNetwork

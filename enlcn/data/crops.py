@@ -1,0 +1,148 @@
+"""Which crops a training step sees: a pure function of (seed, step), see `counter_random`.
+
+A process of several takes its share of that step's samples, so the global batch does not depend on how many there are.
+
+Axes: B batch, K candidates for each sample, I images, p side of an LR crop, s scale.
+"""
+
+import logging
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from enlcn.data.counter_random import uniform
+from enlcn.data.shards import PackedImages
+from enlcn.data.shrinking import MARGIN
+from enlcn.errors import UserError
+
+log = logging.getLogger(__name__)
+_NUMBERS_PER_SAMPLE = 4  # image, row, column, symmetry and colours
+_NUM_SYMMETRIES = 8
+COLOUR_ORDERS = ((0, 1, 2), (0, 2, 1), (1, 0, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0))
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """What a batch is.
+
+    Attributes:
+        crop: p, the side of an LR crop.
+        batch_size: B of the whole step, over all processes.
+        augment: flip and rotate.
+        any_offset: crops begin at any HR pixel, and their LR is made as they are drawn; otherwise they lie on the grid
+            of the LR images made beforehand.
+        swap_colours: give red, green and blue to each other.
+        candidates: K, the crops drawn for each sample, of which the most detailed is taken.
+        by_area: images are drawn in proportion to their area, so that every pixel of the set is about equally likely to
+            be trained on, and a thumbnail's are not seen a thousand times for once of a large photo's; otherwise each
+            image as often as any other.
+        seed: of the draws.
+        rank, world_size: which share of the batch this process takes.
+    """
+
+    crop: int
+    batch_size: int
+    augment: bool = True
+    any_offset: bool = False
+    swap_colours: bool = False
+    candidates: int = 1
+    by_area: bool = True
+    seed: int = 0
+    rank: int = 0
+    world_size: int = 1
+
+    def __post_init__(self) -> None:
+        if min(self.crop, self.batch_size, self.candidates) < 1:
+            raise UserError("crop, batch size and candidates must be at least 1")
+        if self.batch_size % self.world_size:
+            raise UserError(f"a batch of {self.batch_size} cannot be shared evenly by {self.world_size} processes")
+
+    @property
+    def local_batch(self) -> int:
+        """Samples of this process."""
+        return self.batch_size // self.world_size
+
+    @property
+    def margin(self) -> int:
+        """LR pixels around a crop that must lie in the image, too."""
+        return MARGIN if self.any_offset else 0
+
+
+@dataclass(frozen=True)
+class Crops:
+    """Where each sample, or candidate, comes from, and how it is turned; (B,) or (BK,) each.
+
+    Attributes:
+        image: index.
+        top, left: in HR pixels; without the margin.
+        transpose, flip_rows, flip_columns: its symmetry.
+        colours: the order of its colours, 0 for the usual one.
+    """
+
+    image: Tensor
+    top: Tensor
+    left: Tensor
+    transpose: Tensor
+    flip_rows: Tensor
+    flip_columns: Tensor
+    colours: Tensor
+
+    def take(self, which: Tensor) -> "Crops":
+        """Those numbered by `which`."""
+        return Crops(**{name: values[which] for name, values in vars(self).items()})
+
+
+@dataclass(frozen=True)
+class ImageTable:
+    """Size and place of every image that is large enough, (I,) int64 each.
+
+    `share_ends` is the running sum of what images are drawn in proportion to: LR areas, or 1 each. Sizes and places are
+    those of LR; HR's are s times as large.
+    """
+
+    scale: int
+    heights: Tensor
+    widths: Tensor
+    offsets: Tensor
+    share_ends: Tensor
+
+    @staticmethod
+    def of(images: PackedImages, sampling: Sampling, device: torch.device) -> "ImageTable":
+        """The table of the images that hold at least one crop."""
+        side = sampling.crop + 2 * sampling.margin
+        large_enough = torch.minimum(images.heights, images.widths) >= side
+        if not large_enough.any():
+            needed = side * images.scale
+            raise UserError(f"none of the {len(images.names)} images is as large as one crop, {needed}x{needed} pixels")
+        small = [name for name, large in zip(images.names, large_enough.tolist(), strict=True) if not large]
+        if small:
+            log.warning("left out, being smaller than one crop: %s", ", ".join(small))
+        heights, widths = images.heights[large_enough], images.widths[large_enough]
+        areas = heights * widths
+        shares = areas if sampling.by_area else torch.ones_like(areas)
+        columns = heights, widths, images.offsets[large_enough], shares.cumsum(0)
+        return ImageTable(images.scale, *(column.to(device) for column in columns))
+
+
+def choose_crops(table: ImageTable, sampling: Sampling, step: Tensor) -> Crops:
+    """All candidates of this process at `step` (a scalar int64 tensor, whose device does the work), (BK,)."""
+    first, count = (sampling.candidates * each for each in (sampling.rank * sampling.local_batch, sampling.local_batch))
+    sample = torch.arange(first, first + count, device=step.device) + step * sampling.batch_size * sampling.candidates
+    numbers = torch.arange(_NUMBERS_PER_SAMPLE, device=step.device).unsqueeze(1)
+    draws = uniform(sampling.seed, sample * _NUMBERS_PER_SAMPLE + numbers)  # (4, B)
+
+    place = (draws[0] * table.share_ends[-1]).long()
+    image = torch.searchsorted(table.share_ends, place, right=True)
+    scale = table.scale
+    grid = 1 if sampling.any_offset else scale  # where crops may begin: at multiples of this
+    room = sampling.crop + 2 * sampling.margin
+    top, left = (
+        grid * (draw * (scale // grid * (lengths[image] - room) + 1)).long() + scale * sampling.margin
+        for draw, lengths in ((draws[1], table.heights), (draws[2], table.widths))
+    )
+    turn = (draws[3] * (_NUM_SYMMETRIES * len(COLOUR_ORDERS))).long()
+    symmetry = turn // len(COLOUR_ORDERS) * sampling.augment
+    colours = turn % len(COLOUR_ORDERS) * sampling.swap_colours
+    transpose, flip_rows, flip_columns = ((symmetry >> bit & 1).bool() for bit in range(3))
+    return Crops(image, top, left, transpose, flip_rows, flip_columns, colours)
