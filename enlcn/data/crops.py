@@ -19,7 +19,7 @@ from enlcn.errors import UserError
 log = logging.getLogger(__name__)
 _NUMBERS_PER_SAMPLE = 4  # image, row, column, symmetry and colours
 _NUM_SYMMETRIES = 8
-COLOUR_ORDERS = ((0, 1, 2), (0, 2, 1), (1, 0, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0))
+_COLOUR_ORDERS = ((0, 1, 2), (0, 2, 1), (1, 0, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0))
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class ImageTable:
     """Size and place of every image that is large enough, (I,) int64 each.
 
     `share_ends` is the running sum of what images are drawn in proportion to: LR areas, or 1 each. Sizes and places are
-    those of LR; HR's are s times as large.
+    those of LR; HR's are s times as large. `colour_orders` (6, 3) stands by on the same device.
     """
 
     scale: int
@@ -106,6 +106,7 @@ class ImageTable:
     widths: Tensor
     offsets: Tensor
     share_ends: Tensor
+    colour_orders: Tensor
 
     @staticmethod
     def of(images: PackedImages, sampling: Sampling, device: torch.device) -> "ImageTable":
@@ -121,7 +122,7 @@ class ImageTable:
         heights, widths = images.heights[large_enough], images.widths[large_enough]
         areas = heights * widths
         shares = areas if sampling.by_area else torch.ones_like(areas)
-        columns = heights, widths, images.offsets[large_enough], shares.cumsum(0)
+        columns = heights, widths, images.offsets[large_enough], shares.cumsum(0), torch.tensor(_COLOUR_ORDERS)
         return ImageTable(images.scale, *(column.to(device) for column in columns))
 
 
@@ -141,8 +142,8 @@ def choose_crops(table: ImageTable, sampling: Sampling, step: Tensor) -> Crops:
         grid * (draw * (scale // grid * (lengths[image] - room) + 1)).long() + scale * sampling.margin
         for draw, lengths in ((draws[1], table.heights), (draws[2], table.widths))
     )
-    turn = (draws[3] * (_NUM_SYMMETRIES * len(COLOUR_ORDERS))).long()
-    symmetry = turn // len(COLOUR_ORDERS) * sampling.augment
-    colours = turn % len(COLOUR_ORDERS) * sampling.swap_colours
+    turn = (draws[3] * (_NUM_SYMMETRIES * len(_COLOUR_ORDERS))).long()
+    symmetry = turn // len(_COLOUR_ORDERS) * sampling.augment
+    colours = turn % len(_COLOUR_ORDERS) * sampling.swap_colours
     transpose, flip_rows, flip_columns = ((symmetry >> bit & 1).bool() for bit in range(3))
     return Crops(image, top, left, transpose, flip_rows, flip_columns, colours)

@@ -12,7 +12,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from enlcn.data.crops import COLOUR_ORDERS, Crops, ImageTable, Sampling, choose_crops
+from enlcn.data.crops import Crops, ImageTable, Sampling, choose_crops
 from enlcn.data.image_io import to_float
 from enlcn.data.shards import PackedImages
 from enlcn.data.shrinking import shrink, shrinking_matrix, without_margin
@@ -48,7 +48,10 @@ def gather(pixels: Tensor, first: Tensor, width: Tensor, crops: Crops, side: int
 def read_batch(
     images: PackedImages, table: ImageTable, sampling: Sampling, step: Tensor, matrix: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """The batch of `step`: lr (B, 3, p, p) and hr (B, 3, sp, sp), uint8; `matrix` shrinks crops at any offset."""
+    """The batch of `step`: lr (B, 3, p, p) and hr (B, 3, sp, sp), uint8, channels_last.
+
+    `matrix` shrinks crops at any offset.
+    """
     crops, scale = choose_crops(table, sampling, step), images.scale
     if sampling.candidates > 1 or matrix is None:
         lr = read_lr(images, table, crops, sampling.crop)
@@ -63,9 +66,9 @@ def read_batch(
     if matrix is not None:
         lr, hr = shrink(hr, matrix), without_margin(hr, scale)
     if sampling.swap_colours:
-        orders = torch.tensor(COLOUR_ORDERS, device=step.device)[crops.colours]
+        orders = table.colour_orders[crops.colours]
         lr, hr = (swap_colours(each, orders) for each in (lr, hr))
-    return lr, hr
+    return lr.contiguous(memory_format=torch.channels_last), hr.contiguous(memory_format=torch.channels_last)
 
 
 def read_lr(images: PackedImages, table: ImageTable, crops: Crops, side: int) -> Tensor:

@@ -206,6 +206,7 @@ def test_turned_crops_at_any_offset_belong_together():
     for more in ({}, {"candidates": 3}, {"swap_colours": True}):
         lr, hr = draw(Sampling(6, 32, any_offset=True, **more), images=images)
         again = torch.from_numpy(np.stack([imresize(h.permute(1, 2, 0).numpy().astype(np.uint8), 1 / 4) for h in hr]))
+        assert all(batch.is_contiguous(memory_format=torch.channels_last) for batch in (lr, hr))
         inner = (slice(None), slice(2, -2), slice(2, -2))  # what the crop's own border does not reach
         assert torch.equal(lr.permute(0, 2, 3, 1)[inner], again[inner].int())
 
