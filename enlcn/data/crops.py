@@ -12,12 +12,13 @@ import torch
 from torch import Tensor
 
 from enlcn.data.counter_random import uniform
+from enlcn.data.rescaling import longest_span, span
 from enlcn.data.shards import PackedImages
 from enlcn.data.shrinking import MARGIN
 from enlcn.errors import UserError
 
 log = logging.getLogger(__name__)
-_NUMBERS_PER_SAMPLE = 4  # image, row, column, symmetry and colours
+_NUMBERS_PER_SAMPLE = 4  # image, row, column; symmetry, colours and factor
 _NUM_SYMMETRIES = 8
 _COLOUR_ORDERS = ((0, 1, 2), (0, 2, 1), (1, 0, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0))
 
@@ -33,6 +34,7 @@ class Sampling:
         any_offset: crops begin at any HR pixel, and their LR is made as they are drawn; otherwise they lie on the grid
             of the LR images made beforehand.
         swap_colours: give red, green and blue to each other.
+        smallest_factor: shrink half of the photographs by a factor drawn between this and 1 before crops are taken.
         candidates: K, the crops drawn for each sample, of which the most detailed is taken.
         by_area: images are drawn in proportion to their area, so that every pixel of the set is about equally likely to
             be trained on, and a thumbnail's are not seen a thousand times for once of a large photo's; otherwise each
@@ -46,6 +48,7 @@ class Sampling:
     augment: bool = True
     any_offset: bool = False
     swap_colours: bool = False
+    smallest_factor: float = 1.0
     candidates: int = 1
     by_area: bool = True
     seed: int = 0
@@ -58,6 +61,16 @@ class Sampling:
         if self.batch_size % self.world_size:
             raise UserError(f"a batch of {self.batch_size} cannot be shared evenly by {self.world_size} processes")
 
+        if not 0 < self.smallest_factor <= 1:
+            raise UserError(f"the smallest factor is {self.smallest_factor}; it must lie in (0, 1]")
+        if self.rescales and not self.any_offset:
+            raise UserError("photographs can be shrunk before crops are taken only where LR is made as they are drawn")
+
+    @property
+    def rescales(self) -> bool:
+        """Whether some photographs are shrunk first."""
+        return self.smallest_factor < 1
+
     @property
     def local_batch(self) -> int:
         """Samples of this process."""
@@ -65,8 +78,13 @@ class Sampling:
 
     @property
     def margin(self) -> int:
-        """LR pixels around a crop that must lie in the image, too."""
+        """LR pixels around a crop that it is made of, too."""
         return MARGIN if self.any_offset else 0
+
+    @property
+    def side(self) -> int:
+        """Of a crop with its margin, in LR pixels."""
+        return self.crop + 2 * self.margin
 
 
 @dataclass(frozen=True)
@@ -75,7 +93,8 @@ class Crops:
 
     Attributes:
         image: index.
-        top, left: in HR pixels; without the margin.
+        top, left: where what it is made of begins, its margin included, in HR pixels.
+        factor: that its photograph is shrunk by.
         transpose, flip_rows, flip_columns: its symmetry.
         colours: the order of its colours, 0 for the usual one.
     """
@@ -87,6 +106,7 @@ class Crops:
     flip_rows: Tensor
     flip_columns: Tensor
     colours: Tensor
+    factor: Tensor
 
     def take(self, which: Tensor) -> "Crops":
         """Those numbered by `which`."""
@@ -111,10 +131,11 @@ class ImageTable:
     @staticmethod
     def of(images: PackedImages, sampling: Sampling, device: torch.device) -> "ImageTable":
         """The table of the images that hold at least one crop."""
-        side = sampling.crop + 2 * sampling.margin
-        large_enough = torch.minimum(images.heights, images.widths) >= side
+        needed = sampling.side * images.scale
+        if sampling.rescales:
+            needed = longest_span(needed, 1.0)
+        large_enough = torch.minimum(images.heights, images.widths) * images.scale >= needed
         if not large_enough.any():
-            needed = side * images.scale
             raise UserError(f"none of the {len(images.names)} images is as large as one crop, {needed}x{needed} pixels")
         small = [name for name, large in zip(images.names, large_enough.tolist(), strict=True) if not large]
         if small:
@@ -135,15 +156,24 @@ def choose_crops(table: ImageTable, sampling: Sampling, step: Tensor) -> Crops:
 
     place = (draws[0] * table.share_ends[-1]).long()
     image = torch.searchsorted(table.share_ends, place, right=True)
-    scale = table.scale
-    grid = 1 if sampling.any_offset else scale  # where crops may begin: at multiples of this
-    room = sampling.crop + 2 * sampling.margin
+    turn = draws[3] * (_NUM_SYMMETRIES * len(_COLOUR_ORDERS))
+    symmetry = turn.long() // len(_COLOUR_ORDERS) * sampling.augment
+    colours = turn.long() % len(_COLOUR_ORDERS) * sampling.swap_colours
+    sizes = table.scale * table.heights[image], table.scale * table.widths[image]
+    side, grid = table.scale * sampling.side, 1 if sampling.any_offset else table.scale
+    factor, window = torch.ones_like(turn), torch.full_like(image, side)
+    if sampling.rescales:
+        factor = _draw_factors(turn.frac(), sampling.smallest_factor, side, torch.minimum(*sizes))
+        window = span(side, factor)
+    # They begin at multiples of the grid, wherever there is room.
     top, left = (
-        grid * (draw * (scale // grid * (lengths[image] - room) + 1)).long() + scale * sampling.margin
-        for draw, lengths in ((draws[1], table.heights), (draws[2], table.widths))
+        grid * (draw * ((size - window) // grid + 1)).long() for draw, size in zip(draws[1:3], sizes, strict=True)
     )
-    turn = (draws[3] * (_NUM_SYMMETRIES * len(_COLOUR_ORDERS))).long()
-    symmetry = turn // len(_COLOUR_ORDERS) * sampling.augment
-    colours = turn % len(_COLOUR_ORDERS) * sampling.swap_colours
     transpose, flip_rows, flip_columns = ((symmetry >> bit & 1).bool() for bit in range(3))
-    return Crops(image, top, left, transpose, flip_rows, flip_columns, colours)
+    return Crops(image, top, left, transpose, flip_rows, flip_columns, colours, factor)
+
+
+def _draw_factors(draw: Tensor, smallest: float, side: int, shorter: Tensor) -> Tensor:
+    """1 for half of them; for the others a number from `smallest`, or the smallest their image has room for, to 1."""
+    lowest = (longest_span(side, 1.0) / shorter).clamp(smallest, 1.0)
+    return torch.where(draw < 0.5, 1.0, lowest + (1 - lowest) * (2 * draw - 1))

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from enlcn.data.crops import Crops, ImageTable, Sampling, choose_crops
 from enlcn.data.image_io import to_float
+from enlcn.data.rescaling import longest_span, rescale, rescaling_matrices
 from enlcn.data.shards import PackedImages
 from enlcn.data.shrinking import shrink, shrinking_matrix, without_margin
 from enlcn.errors import UserError
@@ -59,10 +60,7 @@ def read_batch(
         best = detail(lr).view(-1, sampling.candidates).argmax(1)
         chosen = best + sampling.candidates * torch.arange(len(best), device=best.device)
         crops, lr = crops.take(chosen), lr[chosen]
-    width = scale * table.widths[crops.image]
-    margin = scale * sampling.margin
-    first = scale**2 * table.offsets[crops.image] + (crops.top - margin) * width + crops.left - margin
-    hr = gather(images.hr, first, width, crops, scale * sampling.crop + 2 * margin)
+    hr = read_rescaled(images, table, sampling, crops) if sampling.rescales else read_hr(images, table, sampling, crops)
     if matrix is not None:
         lr, hr = shrink(hr, matrix), without_margin(hr, scale)
     if sampling.swap_colours:
@@ -72,9 +70,40 @@ def read_batch(
 
 
 def read_lr(images: PackedImages, table: ImageTable, crops: Crops, side: int) -> Tensor:
-    """From the LR images made beforehand: where the crops lie, or just above and left of it. (B, 3, p, p), uint8."""
+    """From the LR images made beforehand: where the crops lie, or near it. (B, 3, p, p), uint8."""
     width, top, left = table.widths[crops.image], crops.top // images.scale, crops.left // images.scale
     return gather(images.lr, table.offsets[crops.image] + top * width + left, width, crops, side)
+
+
+def read_hr(images: PackedImages, table: ImageTable, sampling: Sampling, crops: Crops) -> Tensor:
+    """With their margins, (B, 3, s (p + 2 m), s (p + 2 m)), uint8."""
+    scale, width = images.scale, images.scale * table.widths[crops.image]
+    first = scale**2 * table.offsets[crops.image] + crops.top * width + crops.left
+    return gather(images.hr, first, width, crops, scale * sampling.side)
+
+
+def read_rescaled(images: PackedImages, table: ImageTable, sampling: Sampling, crops: Crops) -> Tensor:
+    """As `read_hr`, of photographs shrunk by the crops' factors."""
+    scale, side = images.scale, images.scale * sampling.side
+    length = longest_span(side, sampling.smallest_factor)
+    height, width = scale * table.heights[crops.image], scale * table.widths[crops.image]
+    steps = torch.arange(length, device=crops.top.device)
+    # What lies beyond the image has no weight: only the smallest factor's window is as long as this.
+    rows, columns = (
+        torch.minimum(start[:, None] + steps, size[:, None] - 1)
+        for start, size in ((crops.top, height), (crops.left, width))
+    )
+    first = scale**2 * table.offsets[crops.image]
+    index = first[:, None, None] + (rows * width[:, None])[:, :, None] + columns[:, None, :]
+    windows = images.hr.index_select(0, index.flatten()).view(len(first), length, length, 3).permute(0, 3, 1, 2)
+    matrices = rescaling_matrices(crops.factor, side, length)
+    of_rows, of_columns = (
+        torch.where(flip[:, None, None], matrices.flip(1), matrices) for flip in (crops.flip_rows, crops.flip_columns)
+    )
+    turned = crops.transpose[:, None, None]
+    # A crop is flipped after it is transposed: with rows and columns exchanged, so are their flips.
+    straight = rescale(windows, torch.where(turned, of_columns, of_rows), torch.where(turned, of_rows, of_columns))
+    return torch.where(turned.unsqueeze(1), straight.mT, straight)
 
 
 def swap_colours(batch: Tensor, orders: Tensor) -> Tensor:

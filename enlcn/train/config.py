@@ -40,6 +40,7 @@ class DataConfig:
         any_offset: crops begin at any HR pixel, their LR being made as they are drawn; otherwise on the grid of LR
             images made beforehand, one of s² that each photograph has.
         swap_colours: red, green and blue are given to each other.
+        smallest_factor: half of the photographs are shrunk by a factor between this and 1 before crops are taken.
         candidates: crops drawn for each sample, of which the most detailed is taken; 1 for all alike.
         by_area: large images are drawn more often, so that all pixels are; otherwise all images alike.
         placement: where the decoded set lives: device, host, or auto (the device where it fits).
@@ -50,6 +51,7 @@ class DataConfig:
     augment: bool = True
     any_offset: bool = False
     swap_colours: bool = False
+    smallest_factor: float = 1.0
     candidates: int = 1
     by_area: bool = True
     placement: str = "auto"
@@ -57,6 +59,8 @@ class DataConfig:
     def __post_init__(self) -> None:
         for name in ("crop", "batch_size", "candidates"):
             _require(getattr(self, name) >= 1, f"data.{name} must be at least 1")
+        _require(0 < self.smallest_factor <= 1, "data.smallest_factor must lie in (0, 1]")
+        _require(self.any_offset or self.smallest_factor == 1, "data.smallest_factor needs data.any_offset=true")
         _require_choice("data.placement", self.placement, PLACEMENTS)
 
 
@@ -66,11 +70,11 @@ class LossConfig:
 
     Attributes:
         pixel: L_rec, the mean of |sr - hr| (l1, the paper's) or of its square (l2, which PSNR is a function of).
-        contrastive_weight: lambda_cl.
+        contrastive_weight: lambda_cl, what L_cl is multiplied by.
         contrastive_start: the step from which L_cl is on.
-        relevant_fraction: n1.
-        irrelevant_start: n2.
-        margin: b.
+        relevant_fraction: n1, the share of positions taken as relevant, and as irrelevant.
+        irrelevant_start: n2, the rank, as a share, at which the irrelevant ones start.
+        margin: b, added to each query's term.
         hinge: clip each query's term at 0, as the authors' code does.
         released_ranks: the fixed ranks of the authors' code instead of shares of N.
         num_rows: queries per attention that L_cl looks at, drawn anew each step; None for all.
@@ -183,16 +187,16 @@ class EngineConfig:
 
 @dataclass(frozen=True)
 class CadenceConfig:
-    """How often something happens, in steps unless said otherwise; 0 is never.
+    """How often something happens.
 
     Attributes:
-        log: a line of metrics; also how often a run of bad steps is noticed.
-        validate: PSNR on the held-out images.
-        checkpoint: replaces checkpoints/last.
-        checkpoint_seconds: does so, too, where the last time is longer ago than this.
-        keep: a checkpoint that stays, as checkpoints/step-N.
-        redraw: F is drawn anew (the paper: every epoch).
-        redraw_until: ... in this share of the run, by the schedule's clock; then F stays as it is. 1 is always.
+        log: steps between lines of metrics; also how often a run of bad steps is noticed.
+        validate: steps between measurements of PSNR on the held-out images; 0 is never.
+        checkpoint: steps after which checkpoints/last is replaced; 0 is never.
+        checkpoint_seconds: it is replaced, too, where the last time is longer ago than this; 0 is never.
+        keep: steps between checkpoints that stay, as checkpoints/step-N; 0 is never.
+        redraw: steps after which F is drawn anew (the paper: every epoch); 0 is never.
+        redraw_until: F is drawn anew in this share of the run, by the schedule's clock, and then stays as it is.
         validation_images: at most so many of the held-out images; None for all.
         validation_crop: side of the LR centre that is validated; None for whole images.
     """

@@ -82,6 +82,7 @@ class Run:
             augment=config.data.augment,
             any_offset=config.data.any_offset,
             swap_colours=config.data.swap_colours,
+            smallest_factor=config.data.smallest_factor,
             candidates=config.data.candidates,
             by_area=config.data.by_area,
             seed=config.seed,

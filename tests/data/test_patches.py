@@ -7,7 +7,8 @@ import torch
 
 from enlcn.data.crops import ImageTable, Sampling, choose_crops
 from enlcn.data.image_io import to_float
-from enlcn.data.patches import DevicePatches, HostPatches, detail, open_patches
+from enlcn.data.patches import DevicePatches, HostPatches, detail, open_patches, read_rescaled
+from enlcn.data.rescaling import span
 from enlcn.data.resize import imresize
 from enlcn.data.shards import PackedImages, crop_to_multiple
 from enlcn.errors import UserError
@@ -189,7 +190,8 @@ def test_crops_at_any_offset_have_the_lr_that_matlab_makes(scale):
     lr, hr = draw(sampling, step=3, images=images)
     crops = choose_crops(ImageTable.of(images, sampling, CPU), sampling, torch.tensor(3))
     offsets = set()
-    for index, (number, top, left) in enumerate(zip(crops.image, crops.top, crops.left, strict=True)):
+    margin = 2 * scale
+    for index, (number, top, left) in enumerate(zip(crops.image, crops.top + margin, crops.left + margin, strict=True)):
         whole = hr_images[int(number)]
         rows, columns = int(top) % scale, int(left) % scale
         offsets.add((rows, columns))
@@ -203,7 +205,7 @@ def test_crops_at_any_offset_have_the_lr_that_matlab_makes(scale):
 
 def test_turned_crops_at_any_offset_belong_together():
     _, images = photographs(4)
-    for more in ({}, {"candidates": 3}, {"swap_colours": True}):
+    for more in ({}, {"candidates": 3}, {"swap_colours": True}, {"smallest_factor": 0.4}):
         lr, hr = draw(Sampling(6, 32, any_offset=True, **more), images=images)
         again = torch.from_numpy(np.stack([imresize(h.permute(1, 2, 0).numpy().astype(np.uint8), 1 / 4) for h in hr]))
         assert all(batch.is_contiguous(memory_format=torch.channels_last) for batch in (lr, hr))
@@ -225,3 +227,50 @@ def test_colours_swap_in_all_six_ways_in_both_halves():
 def test_images_need_room_for_the_margin_too():
     with pytest.raises(UserError, match="none of the 3 images is as large as one crop, 42x42 pixels"):
         open_patches(make_set(), Sampling(17, 4, any_offset=True), CPU)
+
+
+def test_photographs_shrunk_first_are_what_imresize_makes_of_them():
+    """A factor of a half has MATLAB's grid where a window begins at an even pixel."""
+    hr_images, images = photographs(2, sizes=((40, 34), (36, 44)))
+    sampling = Sampling(6, 512, any_offset=True, smallest_factor=0.5)
+    table = ImageTable.of(images, sampling, CPU)
+    drawn = choose_crops(table, sampling, torch.tensor(1))
+    factor = torch.where(torch.arange(512) % 2 == 0, 0.5, 1.0).double()
+    crops = replace(drawn, top=torch.arange(512) % 3 * 2, left=torch.arange(512) % 4 * 2, factor=factor)
+    result = read_rescaled(images, table, sampling, crops)
+    for index, pixels in enumerate(result.permute(0, 2, 3, 1).numpy()):
+        photograph = hr_images[int(crops.image[index])]
+        whole = imresize(photograph, 0.5) if index % 2 == 0 else photograph
+        start = [2 + int(float(place[index] * factor[index])) for place in (crops.top, crops.left)]
+        expected = whole[start[0] : start[0] + 20, start[1] : start[1] + 20]
+        expected = expected.transpose(1, 0, 2) if crops.transpose[index] else expected
+        expected = expected[::-1] if crops.flip_rows[index] else expected
+        expected = expected[:, ::-1] if crops.flip_columns[index] else expected
+        difference = np.abs(pixels.astype(int) - expected)
+        assert difference.max() <= 1  # imresize rounds once more, between its passes
+        assert difference.mean() < 0.3
+
+
+def test_factors_fill_their_range_and_keep_within_the_image():
+    images, sampling = (
+        make_set(4, sizes=[(40, 60), (12, 14)]),
+        Sampling(6, 20_000, any_offset=True, smallest_factor=0.5),
+    )
+    table = ImageTable.of(images, sampling, CPU)
+    crops = choose_crops(table, sampling, torch.tensor(0))
+    large = crops.factor[crops.image == 0]
+    assert (large == 1).double().mean().item() == pytest.approx(0.5, abs=0.02)
+    shrunk = large[large < 1]
+    assert shrunk.min().item() == pytest.approx(0.5, abs=0.001)
+    assert shrunk.mean().item() == pytest.approx(0.75, abs=0.01)
+    ends = crops.top + span(4 * sampling.side, crops.factor)
+    assert (ends <= 4 * table.heights[crops.image]).all()
+    assert ends[crops.image == 0].max() == 160
+    assert crops.factor[crops.image == 1].min() > 0.9  # 44 of 48 pixels
+
+
+def test_shrinking_first_needs_lr_made_as_crops_are_drawn():
+    with pytest.raises(UserError, match="only where LR is made as they are drawn"):
+        Sampling(6, 4, smallest_factor=0.5)
+    with pytest.raises(UserError, match=r"the smallest factor is 1.5; it must lie in \(0, 1\]"):
+        Sampling(6, 4, any_offset=True, smallest_factor=1.5)
