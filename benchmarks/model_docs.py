@@ -20,7 +20,8 @@ TABLES = (
     "<!-- models end -->",
 )
 
-# PSNR by scale, as their authors publish it (None: not published): method, parameters, Set5, Set14, B100.
+# PSNR by scale as published, by the authors or by those who compare with them (None: not at hand): method,
+# parameters, Set5, Set14, B100.
 PUBLISHED = {
     2: (
         ("EDSR-baseline", "1.4 M", 37.99, 33.57, 32.16),
@@ -40,6 +41,27 @@ PUBLISHED = {
         ("HPINet-M", "0.9 M", 32.63, 28.88, None),
     ),
 }
+SOURCES = (
+    ("EDSR-baseline", "Lim and others, Enhanced Deep Residual Networks for Single Image Super-Resolution, CVPRW 2017"),
+    (
+        "IMDN",
+        "Hui and others, Lightweight Image Super-Resolution with Information Multi-distillation Network, ACM MM 2019",
+    ),
+    (
+        "LKDN",
+        "Xie and others, Large Kernel Distillation Network for Efficient Single Image Super-Resolution, CVPRW 2023",
+    ),
+    ("SwinIR-light", "Liang and others, SwinIR: Image Restoration Using Swin Transformer, ICCVW 2021"),
+    (
+        "HPINet-M",
+        "Liu and others, From Coarse to Fine: Hierarchical Pixel Integration for Lightweight Image Super-Resolution, "
+        "AAAI 2023",
+    ),
+    (
+        "Table 1",
+        "Xia and others, Efficient Non-Local Contrastive Attention for Image Super-Resolution, AAAI 2022 (the paper)",
+    ),
+)
 # Rows of the paper's Table 1 that are shown beside ours, with their parameters.
 FROM_PAPER = {"EDSR": "43 M", "ENLCN": "43.6 M"}
 
@@ -99,7 +121,9 @@ def results_tables(models: list[ShippedModel]) -> str:
         "```sh",
     ]
     lines += [f"{model.scores_command}  # {model.scores_from}" for model in models if model.scores]
-    lines += ["python benchmarks/ship_model.py --name NAME  # scores and time once more, and these tables", "```"]
+    lines += ["python benchmarks/ship_model.py --name NAME  # scores and time once more, and these tables", "```", ""]
+    lines += ["Published figures, as their authors or later comparisons give them:", ""]
+    lines += [f"- {method}: {source}." for method, source in SOURCES]
     return "\n".join(lines)
 
 

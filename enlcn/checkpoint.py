@@ -19,10 +19,9 @@ from enlcn.file_metadata import file_metadata, is_ours, read_config
 from enlcn.files import atomic_write
 from enlcn.models.backbone import SRNetwork
 from enlcn.models.rivals import NLSA
-from enlcn.zoo import did_you_mean, here, locate
+from enlcn.zoo import UNTRAINED_PREFIX, locate, refuse_unknown
 
 TRAINING_FORMAT = "enlcn-training"  # in training checkpoints, under "format"
-UNTRAINED_PREFIX = "untrained:"
 CONFIG_TENSOR = "enlcn_config"  # the config as bytes, for programs that hand on tensors alone; metadata says the same
 _WRAPPERS = ("params_ema", "params", "state_dict", "model")
 _PT_SUFFIXES = (".pt", ".pth", ".ckpt")
@@ -100,14 +99,9 @@ def save(
 def read(path: str | os.PathLike[str]) -> Checkpoint:
     """Read a file of either layout, or that of a run's folder, and check it against the network it claims to be."""
     path = Path(path)
+    refuse_unknown(path)
     if path.is_dir():
         path = _model_of_run(path)
-    if not path.is_file():
-        names = ", ".join(here()) or "none in this version"
-        raise UserError(
-            f"{path}: no such file or model{did_you_mean(str(path))}; give a .safetensors or .pt file, a shipped model "
-            f"({names}; see `enlcn models`), or {UNTRAINED_PREFIX}NAME with one of {', '.join(recipes.NETWORKS)}"
-        )
     try:
         if path.suffix == ".safetensors":
             metadata, state = _read_safetensors(path)

@@ -1,5 +1,8 @@
 """Errors meant for the user: one line that says what is wrong, where, and what to do."""
 
+from collections.abc import Collection
+from difflib import get_close_matches
+
 
 class UserError(Exception):
     """Bad input; the command line prints the message alone and exits with code 2."""
@@ -8,6 +11,18 @@ class UserError(Exception):
 def pip_install(extra: str) -> str:
     """The command that brings an extra's dependencies."""
     return f"pip install 'enlcn[{extra}]'"
+
+
+def did_you_mean(name: str, known: Collection[str], *, most: int = 3) -> str:
+    """Those of `known` that are most like `name`, as a question to go before other advice; "" where none is.
+
+    >>> did_you_mean("data.batchsize", ["data.batch_size", "total_steps"])
+    'did you mean data.batch_size? '
+    """
+    close = get_close_matches(name.lower(), known, n=most)
+    # A bare name, or one under the wrong heading, is like the last part of the right one.
+    close += [full for full in known if full.split(".")[-1] == name.split(".")[-1] and full not in close]
+    return f"did you mean {' or '.join(close)}? " if close else ""
 
 
 class MissingExtraError(UserError):

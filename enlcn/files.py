@@ -1,4 +1,4 @@
-"""Writing files so that nothing is lost: complete or not at all, never over another without being told."""
+"""Files that users name: absent ones are told at once; what is written is complete, and replaces nothing unasked."""
 
 import os
 import re
@@ -23,6 +23,12 @@ def _read_umask() -> int:
 
 # Read once: it can be read only by setting it, for all threads at once.
 _UMASK = _read_umask()
+
+
+def refuse_absent(path: Path, what: str = "file") -> None:
+    """An error if nothing lies at `path`; the command line asks it first, since importing torch takes seconds."""
+    if not path.exists():
+        raise UserError(f"{path}: no such {what}")
 
 
 def refuse_to_overwrite(path: Path, overwrite: bool) -> None:

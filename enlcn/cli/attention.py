@@ -7,6 +7,7 @@ import typer
 
 from enlcn.cli import console
 from enlcn.errors import UserError
+from enlcn.files import refuse_absent, refuse_to_overwrite
 
 
 def attention(
@@ -37,19 +38,20 @@ def attention(
 ) -> None:
     """Draw the paper's correlation maps: the weight that one pixel gives to every other."""
     points = [_parse_point(text) for text in at]
+    from enlcn.data.image_formats import format_for_path
+
+    format_for_path(out)
+    refuse_to_overwrite(out, overwrite)
+    refuse_absent(photo)
     import numpy as np
 
     from enlcn.attention_map import attention_maps
     from enlcn.attention_picture import Row, draw
     from enlcn.checkpoint import UNTRAINED_PREFIX, load
-    from enlcn.data.image_formats import format_for_path
     from enlcn.data.image_io import Image, load_image, save_image, to_tensor
-    from enlcn.files import refuse_to_overwrite
     from enlcn.upscaling.devices import resolve_device
     from enlcn.zoo import native_scale, resolve
 
-    format_for_path(out)
-    refuse_to_overwrite(out, overwrite)
     place = resolve_device(device)
     lr = to_tensor(load_image(photo)).to(place).expand(-1, 3, -1, -1)
     rows = []

@@ -7,6 +7,7 @@ import typer
 
 from enlcn.cli import console
 from enlcn.errors import UserError
+from enlcn.files import refuse_to_overwrite
 
 _DTYPES = ("fp32", "fp16", "bf16")
 
@@ -24,14 +25,16 @@ def convert(
     """Convert a checkpoint to our safetensors, which carry their config."""
     if dtype not in _DTYPES:
         raise UserError(f"--dtype is '{dtype}'; choose from {', '.join(_DTYPES)}")
+    from enlcn.zoo import refuse_unknown
+
+    refuse_unknown(source)
+    refuse_to_overwrite(target, overwrite)
     from dataclasses import replace
 
     import torch
 
     from enlcn.checkpoint import build, read, save
-    from enlcn.files import refuse_to_overwrite
 
-    refuse_to_overwrite(target, overwrite)
     checkpoint = read(source)
     config = checkpoint.config
     if res_scale is not None:
@@ -57,18 +60,21 @@ def info(
     from rich.table import Table
 
     from enlcn import recipes
-    from enlcn.checkpoint import UNTRAINED_PREFIX, read
     from enlcn.config import describe_body, to_dict
-    from enlcn.cost import network_flops, num_parameters
-    from enlcn.zoo import locate
+    from enlcn.zoo import UNTRAINED_PREFIX, locate, refuse_unknown
 
     if model.startswith(UNTRAINED_PREFIX):
         config, layout, bytes_on_disk = recipes.network(model.removeprefix(UNTRAINED_PREFIX)), "none", None
     else:
         file = locate(model)
+        refuse_unknown(file)  # before torch is imported
+        from enlcn.checkpoint import read
+
         checkpoint = read(file)
         file = file / "model.safetensors" if file.is_dir() else file
         config, layout, bytes_on_disk = checkpoint.config, checkpoint.layout, file.stat().st_size
+    from enlcn.cost import network_flops, num_parameters
+
     flops = network_flops(config, height, width)
     facts = {
         "model": model,

@@ -66,10 +66,15 @@ def evaluate(
     if (crop or crop_image) and not crops:
         raise UserError("--crop and --crop-image belong to --crops; give it a file name")
 
+    from enlcn.data.testsets import find_testsets
+
+    # Before torch is imported: what is wrong here is told at once.
+    testsets = [testset for source in data for testset in find_testsets(source, scale)]
+    _check_images(crop_image or [], testsets)
+
     from enlcn.data.image_formats import format_for_path
     from enlcn.data.image_io import save_image
     from enlcn.data.resize import BORDERS
-    from enlcn.data.testsets import find_testsets
     from enlcn.evaluate import Evaluated, Settings
     from enlcn.evaluate import evaluate as run
     from enlcn.evaluate.crops import CropCollector
@@ -84,8 +89,6 @@ def evaluate(
     if crops:
         format_for_path(crops)
         refuse_to_overwrite(crops, overwrite)
-    testsets = [testset for source in data for testset in find_testsets(source, scale)]
-    _check_images(crop_image or [], testsets)
     collector = CropCollector(Settings(scale, scale), box, tuple(crop_image or ())) if crops else None
 
     fetch_remote(model)

@@ -8,7 +8,7 @@ import typer
 from typer.core import TyperGroup
 
 from enlcn.cli import console
-from enlcn.errors import UserError
+from enlcn.errors import UserError, did_you_mean
 
 if TYPE_CHECKING:
     from enlcn.zoo.manifest import Scores, ShippedModel
@@ -113,11 +113,12 @@ def pull(
 
 
 def _named(name: str) -> "ShippedModel":
-    from enlcn.zoo import did_you_mean, known
+    from enlcn.zoo import known
 
     rows = known()
     if name not in rows:
-        raise UserError(f"no model is called '{name}'{did_you_mean(name)}; there are {', '.join(rows) or 'none'}")
+        meant = did_you_mean(name, rows, most=1)
+        raise UserError(f"no model is called '{name}'; {meant}there are {', '.join(rows) or 'none'}")
     return rows[name]
 
 

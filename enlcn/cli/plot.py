@@ -14,7 +14,7 @@ def plot(
     by_time: Annotated[bool, typer.Option("--by-time", help="Over seconds instead of steps.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing picture.")] = False,
 ) -> None:
-    """Draw loss, L_cl, learning rate and validation PSNR of one or more runs."""
+    """Draw loss, L_cl, learning rate and, where there is any, validation PSNR of one or more runs."""
     from enlcn.train.plot import plot_runs
 
     plot_runs(runs, out, over="elapsed" if by_time else "step", overwrite=overwrite)

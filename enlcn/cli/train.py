@@ -1,5 +1,7 @@
 """`enlcn train`, and what becomes of its result: `export-weights` and `join-weights`."""
 
+import sys
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -8,11 +10,14 @@ import typer
 
 from enlcn.cli import console
 from enlcn.errors import UserError
+from enlcn.files import refuse_absent
 
 if TYPE_CHECKING:
+    from enlcn.train.config import TrainConfig
     from enlcn.train.loop import Outcome
 
 _DTYPES = ("fp32", "fp16", "bf16")
+_NARROWEST = 30  # columns of explanations
 
 
 def train(
@@ -54,7 +59,7 @@ def train(
         typer.Option("--tensorboard/--no-tensorboard", help="Write RUN/tensorboard. Default: where it is installed."),
     ] = None,
     list_recipes: Annotated[bool, typer.Option("--list", help="List the recipes and exit.")] = False,
-    show: Annotated[bool, typer.Option("--show", help="Print every setting of the run and exit.")] = False,
+    show: Annotated[bool, typer.Option("--show", help="Print every setting of the run, explained, and exit.")] = False,
 ) -> None:
     """Train a network by a recipe: resumable at any moment, within a time budget, on one process or torchrun's many."""
     if list_recipes:
@@ -65,7 +70,7 @@ def train(
     from dataclasses import replace
 
     from enlcn.train.recipes import recipe as recipe_named
-    from enlcn.train.settings import apply_settings, setting_names
+    from enlcn.train.settings import apply_settings
 
     config = apply_settings(recipe_named(recipe), settings or [])
     if steps is not None:
@@ -74,8 +79,7 @@ def train(
     if seed is not None:
         config = replace(config, seed=seed)
     if show:
-        for name, value in setting_names(config).items():
-            typer.echo(f"{name}={value}")
+        _print_settings(config)
         return
     if data is None or out is None:
         raise UserError("give the images with --data and the run's folder with --out")
@@ -85,6 +89,11 @@ def train(
     if config.schedule.warmup_steps >= config.total_steps:
         told = f"schedule.warmup_steps={config.schedule.warmup_steps}"
         console.log.warning("%s leaves nothing of %d steps but the warm-up; set it lower", told, config.total_steps)
+
+    if not out.exists():  # a run that is finished needs no images
+        refuse_absent(data, "folder or tar of training images")
+        if val is not None:
+            refuse_absent(val, "folder or tar of validation images; give another with --val")
 
     from enlcn.train.start import Job
     from enlcn.train.start import train as run_training
@@ -172,6 +181,21 @@ def _with_decoding_bar(run: Callable[[Callable[[int, int], None]], "Outcome"]) -
         return run(show)
     finally:
         bar.stop()
+
+
+def _print_settings(config: "TrainConfig") -> None:
+    """A line for each as --set takes it, its explanation after a #; a terminal shows long ones beneath each other."""
+    from enlcn.train.explain import explanations
+    from enlcn.train.settings import setting_names
+
+    told = explanations(type(config))
+    lines = {name: f"{name}={value}" for name, value in setting_names(config).items()}
+    width = max(map(len, lines.values()))
+    room = max(_NARROWEST, console.out.width - width - len("  # ")) if console.out.is_terminal else sys.maxsize
+    for name, line in lines.items():
+        for part in textwrap.wrap(told.get(name, ""), room) or [""]:
+            typer.echo(f"{line:{width}}  {typer.style(f'# {part}', dim=True)}" if part else line)
+            line = ""
 
 
 def _print_recipes() -> None:

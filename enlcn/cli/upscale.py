@@ -1,5 +1,6 @@
 """`enlcn upscale`: pictures and videos in, larger ones out."""
 
+import glob
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -7,6 +8,7 @@ import typer
 
 from enlcn.cli import console, picture_options, video_options
 from enlcn.errors import UserError
+from enlcn.files import refuse_absent, refuse_to_overwrite
 
 
 def upscale(
@@ -78,6 +80,8 @@ def upscale(
     Large pictures are streamed: the result is the same whatever the tile size, without seams. A video keeps its sound,
     subtitles, times and colours; a run that was killed goes on where it was.
     """
+    if not (dry_run or skip_existing or report):  # which have more to say of a picture that is not there
+        _refuse_absent(inputs)
     from enlcn.upscaling.jobs import Naming, check_format, plan_jobs
     from enlcn.video.jobs import split_videos
     from enlcn.zoo import fetch_remote, native_scale
@@ -89,7 +93,6 @@ def upscale(
     naming = Naming(output, check_format(format), suffix, label)
     pictures, videos = split_videos(inputs, naming)
     planned = plan_jobs(pictures, naming) if pictures else []
-    from enlcn.files import refuse_to_overwrite
     from enlcn.upscaling.picture import Target
 
     target = Target(scale, width, height)
@@ -150,6 +153,12 @@ def upscale(
         console.say(", ".join(f"{count} {status}" for status, count in counts.items() if count), to=console.err)
     if failed:
         raise typer.Exit(1)
+
+
+def _refuse_absent(inputs: list[str]) -> None:
+    """A lone input that is not there ends it before torch is imported; of several, the others are still to be done."""
+    if len(inputs) == 1 and inputs[0] != "-" and not glob.has_magic(inputs[0]):
+        refuse_absent(Path(inputs[0]))
 
 
 def _say_plan(planned: list[Any], target: Any, skip_existing: bool, problems: int) -> None:

@@ -223,6 +223,8 @@ def _read(source: Source, max_bytes: int, name: str) -> bytes:
                 data = file.read(max_bytes + 1)
         else:
             data = source.read(max_bytes + 1)
+    except FileNotFoundError:
+        raise ImageError(f"{name}: no such file") from None
     except OSError as error:
         raise ImageError(f"{name}: cannot be read ({error.strerror or error})") from None
     if len(data) > max_bytes:

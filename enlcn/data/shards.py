@@ -27,6 +27,7 @@ from torch import Tensor
 
 from enlcn.data.resize import imresize
 from enlcn.errors import UserError
+from enlcn.files import refuse_absent
 
 log = logging.getLogger(__name__)
 CACHE_VERSION = 1
@@ -87,8 +88,7 @@ def find_images(source: Path, part: Part = "train") -> list[ImageFile]:
     """
     if source.is_file():
         return _tar_members(source, source.parent) if part != "held-out" else []
-    if not source.is_dir():
-        raise UserError(f"{source}: no such folder or tar of training images")
+    refuse_absent(source, "folder or tar of training images")
     found: list[ImageFile] = []
     for path in sorted(source.rglob("*")):
         places = path.relative_to(source).parts

@@ -8,12 +8,15 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from torch import Tensor
-
-from enlcn.data.image_io import SUFFIXES, load_image, to_tensor, to_uint8
-from enlcn.data.resize import Border, imresize_torch
+from enlcn.data.image_formats import SUFFIXES
 from enlcn.errors import UserError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from enlcn.data.resize import Border
 
 # lower-case folder name -> (name in tables, number of images)
 KNOWN_SETS = {
@@ -102,11 +105,15 @@ def find_testsets(source: str | os.PathLike[str], scale: int) -> list[BenchmarkS
     return [each for each in nested if each]
 
 
-def load_pair(pair: ImagePair, scale: int, border: Border = "mirror") -> tuple[Tensor, Tensor]:
+def load_pair(pair: ImagePair, scale: int, border: "Border" = "mirror") -> tuple["Tensor", "Tensor"]:
     """LR (1, 3, h, w) and HR (1, 3, scale h, scale w) of a pair, uint8.
 
     HR is cropped at the bottom and right to a multiple of the scale; grey is repeated to RGB, alpha is dropped.
     """
+    # Imported here: a test set that is not there is told without torch.
+    from enlcn.data.image_io import load_image, to_tensor, to_uint8
+    from enlcn.data.resize import imresize_torch
+
     hr = to_uint8(to_tensor(load_image(pair.hr).as_rgb()))
     height, width = (side - side % scale for side in hr.shape[-2:])
     if min(height, width) == 0:

@@ -4,6 +4,8 @@ from enlcn.reproduce import paper
 from enlcn.reproduce.material import BUILDINGS, HELD_OUT, SEEN
 from enlcn.reproduce.store import Json
 
+MINIATURE = "A miniature, not the paper's protocol."
+
 
 def describe_plan(plan: Json) -> str:
     """How the rows of a reproduction were trained, one paragraph of facts."""
@@ -12,7 +14,7 @@ def describe_plan(plan: Json) -> str:
         device = f"{plan['device']}, PyTorch {plan['torch']}."
         return " ".join([f"The paper's protocol: {paper.TRAINING}.", *_kept_out(data), device])
     sentences = [
-        "A miniature, not the paper's protocol.",
+        MINIATURE,
         f"Network: {plan['network']}, {plan['parameters'] / 1e6:.2f} M parameters (the paper: "
         f"{paper.PARAMETERS / 1e6:.2f} M).",
         f"Every run: {plan['steps']:,} steps of {preset['batch_size']} crops of {preset['crop']}x{preset['crop']}, "

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from enlcn.models.attention import ENLCA
 from enlcn.models.rivals import NLA, NLSA
 from enlcn.reproduce import charts, paper
+from enlcn.reproduce.label import MINIATURE
 from enlcn.reproduce.section import Context, Item, Section
 from enlcn.reproduce.store import Json
 from enlcn.reproduce.tables import Cell, Column, Table, significant
@@ -139,9 +140,17 @@ def _replayed_ms(module: nn.Module, x: Tensor, seconds: float) -> float | None:
 
 
 def show(data: Json) -> Section:
-    """A table for each precision; the first beside the paper's."""
+    """A table for each precision; the first beside the paper's, where it is of the paper's sizes."""
     tables = [_table(data, precision) for precision in data["times"]]
-    return Section(tables=tables, charts={"runtime": lambda: _draw(data)})
+    return Section(text=_label(data["sides"]), tables=tables, charts={"runtime": lambda: _draw(data)})
+
+
+def _label(sides: list[int]) -> list[str]:
+    """What must be said where modules were timed on smaller images than the paper's."""
+    if sides == list(PAPER_SIDES):
+        return []
+    ours, theirs = (" and ".join(f"{side}x{side}" for side in each) for each in (sides, PAPER_SIDES))
+    return [f"{MINIATURE} Modules are timed at {ours} (the paper: {theirs})."]
 
 
 def _table(data: Json, precision: str) -> Table:

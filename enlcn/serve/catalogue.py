@@ -10,7 +10,7 @@ from typing import Any
 
 from enlcn import recipes, zoo
 from enlcn.config import SCALES, ModelConfig
-from enlcn.errors import UserError
+from enlcn.errors import UserError, did_you_mean
 from enlcn.serve.problems import Problem
 from enlcn.zoo.locate import is_remote
 
@@ -146,8 +146,8 @@ def _model(source: str) -> Model:
     if source in zoo.here():
         return Model(source, source, (zoo.native_scale(source),))
     names = ", ".join(_families_here())
-    meant = zoo.did_you_mean(source)
-    raise UserError(f"{source}: no such file or model here{meant}; there are {names}; see `enlcn models`")
+    meant = did_you_mean(source, zoo.known(), most=1)
+    raise UserError(f"{source}: no such file or model here; {meant}there are {names}; see `enlcn models`")
 
 
 def _families_here() -> tuple[str, ...]:

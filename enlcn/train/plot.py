@@ -13,8 +13,9 @@ if TYPE_CHECKING:
 
 Axis = Literal["step", "elapsed"]
 # event, field, title, whether small values matter
+_PSNR = ("validation", "psnr", "PSNR on Y, held-out images (dB)", False)
 _PANELS = (
-    ("validation", "psnr", "PSNR on Y, held-out images (dB)", False),
+    _PSNR,
     ("train", "loss", "loss", True),
     ("train", "contrastive", "L_cl", False),
     ("train", "learning_rate", "learning rate", False),
@@ -22,6 +23,7 @@ _PANELS = (
 _AXIS_TITLES = {"step": "steps", "elapsed": "seconds"}
 _NUM_COLOURS = 10  # matplotlib's cycle; runs beyond it take the next kind of line
 _LINES = ("-", "--", ":", "-.")
+Records = list[dict[str, Any]]
 
 
 def plot_runs(runs: Sequence[Path], out: Path, *, over: Axis = "step", overwrite: bool = False) -> None:
@@ -35,15 +37,21 @@ def plot_runs(runs: Sequence[Path], out: Path, *, over: Axis = "step", overwrite
             raise UserError(f"{out}: {error}") from None
 
 
-def draw_curves(curves: Mapping[str, list[dict[str, Any]]], over: Axis = "step") -> "Figure":
-    """The panels; a run, named by its key in `curves`, looks alike in all of them and in the legend."""
+def draw_curves(curves: Mapping[str, Records], over: Axis = "step") -> "Figure":
+    """The panels; a run, named by its key in `curves`, looks alike in all of them and in the legend.
+
+    PSNR has none where no run was validated.
+    """
     try:
         from matplotlib.figure import Figure
         from matplotlib.lines import Line2D
     except ImportError:
         raise MissingExtraError("Drawing curves", "train") from None
 
-    figure = Figure(figsize=(11, 7.5), layout="constrained")
+    validated = any(_points(records, "validation", "psnr", over) for records in curves.values())
+    panels = [panel for panel in _PANELS if validated or panel is not _PSNR]
+    figure = Figure(figsize=(11, 7.5) if validated else (11, 4), layout="constrained")
+    grid = figure.subplots(2, 2) if validated else figure.subplots(1, 3)
     looks: dict[str, dict[str, Any]] = {
         label: {
             "color": f"C{index % _NUM_COLOURS}",
@@ -52,10 +60,9 @@ def draw_curves(curves: Mapping[str, list[dict[str, Any]]], over: Axis = "step")
         }
         for index, label in enumerate(curves)
     }
-    for axes, (event, field, title, logarithmic) in zip(figure.subplots(2, 2).flat, _PANELS, strict=True):
+    for axes, (event, field, title, logarithmic) in zip(grid.flat, panels, strict=True):
         for label, records in curves.items():
-            points = [(r[over], r[field]) for r in records if r.get("event") == event and r[field] is not None]
-            if points:
+            if points := _points(records, event, field, over):
                 axes.plot(*zip(*points, strict=True), marker="." if len(points) < 3 else "", **looks[label])
         axes.set(title=title, xlabel=_AXIS_TITLES[over], yscale="log" if logarithmic else "linear")
         axes.grid(alpha=0.3)
@@ -64,12 +71,16 @@ def draw_curves(curves: Mapping[str, list[dict[str, Any]]], over: Axis = "step")
     return figure
 
 
+def _points(records: Records, event: str, field: str, over: Axis) -> list[tuple[float, float]]:
+    return [(r[over], r[field]) for r in records if r.get("event") == event and r[field] is not None]
+
+
 def _label(run: Path, runs: Sequence[Path]) -> str:
     """The folder's name, or its path where another run has the same name."""
     return run.name if sum(other.name == run.name for other in runs) == 1 else str(run)
 
 
-def _records(run: Path) -> list[dict[str, Any]]:
+def _records(run: Path) -> Records:
     path = run / "metrics.jsonl"
     if not path.is_file():
         raise UserError(f"{run}: no run of `enlcn train` (it has no metrics.jsonl)")

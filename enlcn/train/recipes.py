@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from enlcn import recipes
 from enlcn.config import SCALES, ModelConfig, describe_body
-from enlcn.errors import UserError
+from enlcn.errors import UserError, did_you_mean
 from enlcn.train.config import (
     STEPS_PER_EPOCH,
     CadenceConfig,
@@ -15,7 +15,6 @@ from enlcn.train.config import (
     ScheduleConfig,
     TrainConfig,
 )
-from enlcn.train.settings import did_you_mean
 
 PAPER = TrainConfig()
 # LR crops of the lineage's 92, 108 and 112 HR pixels; the paper gives none for x3.
@@ -51,13 +50,13 @@ POLISH = replace(
     total_steps=4000,
 )
 
-# Two CPU cores and ten minutes: small, with the average short enough for a few thousand steps.
+# Two CPU cores and ten minutes: small, with the average short enough for a few thousand steps, in which Muon is ahead.
 CPU = TrainConfig(
     model=replace(recipes.SMALL, scale=2, channels=32, num_blocks=8, attention_after=(0, 4)),
     data=DataConfig(crop=24, batch_size=16),
     loss=LossConfig(contrastive_start=0, num_rows=16),
     schedule=ScheduleConfig(kind="cosine", learning_rate=1e-3, warmup_steps=50),
-    optimizer=OptimizerConfig(clip_norm=1.0, ema_decay=0.99),
+    optimizer=OptimizerConfig(kind="muon", inner_factor=3.0, clip_norm=1.0, ema_decay=0.99),
     cadence=CadenceConfig(log=20, validate=200, checkpoint=200, redraw=200, validation_images=4, validation_crop=64),
     total_steps=4000,
 )

@@ -1,12 +1,11 @@
 """Configs as plain values: dictionaries for files, `key=value` for the command line, both checked by type."""
 
 import types
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, fields, is_dataclass
-from difflib import get_close_matches
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from enlcn.errors import UserError
+from enlcn.errors import UserError, did_you_mean
 
 Config = TypeVar("Config")
 _BOOLEANS = dict.fromkeys(("true", "on", "yes", "1"), True) | dict.fromkeys(("false", "off", "no", "0"), False)
@@ -36,7 +35,7 @@ def setting_names(config: Any, prefix: str = "") -> dict[str, Any]:
 
 
 def apply_settings(config: Config, settings: Iterable[str]) -> Config:
-    """`config` changed by texts such as "loss.num_rows=16" or "model.attention.kind=nla".
+    """`config` changed by texts such as "loss.num_rows=16" or "model.attention.kind=nla  # exact".
 
     >>> from enlcn.train.config import TrainConfig
     >>> apply_settings(TrainConfig(), ["loss.num_rows=16"]).loss.num_rows
@@ -45,7 +44,7 @@ def apply_settings(config: Config, settings: Iterable[str]) -> Config:
     names = setting_names(config)
     values = to_plain(config)
     for setting in settings:
-        name, separator, text = (part.strip() for part in setting.partition("="))
+        name, separator, text = (part.strip() for part in setting.partition("#")[0].partition("="))
         if not separator:
             raise UserError(f"'{setting}' is no setting; give key=value, for example data.batch_size=32")
         if name not in names:
@@ -59,18 +58,6 @@ def differences(old: Any, new: Any) -> list[str]:
     """Dotted names of the settings that differ."""
     new_values = setting_names(new)
     return [name for name, value in setting_names(old).items() if new_values[name] != value]
-
-
-def did_you_mean(name: str, known: Collection[str]) -> str:
-    """The few of `known` that are most like `name`, as a question to go before other advice; "" where none is.
-
-    >>> did_you_mean("data.batchsize", ["data.batch_size", "total_steps"])
-    'did you mean data.batch_size? '
-    """
-    close = get_close_matches(name, known)
-    # A bare name, or one under the wrong heading, is like the last part of the right one.
-    close += [full for full in known if full.split(".")[-1] == name.split(".")[-1] and full not in close]
-    return f"did you mean {' or '.join(close)}? " if close else ""
 
 
 def _put(values: dict[str, Any], config: Any, name: str, text: str) -> None:

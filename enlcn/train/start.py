@@ -13,6 +13,7 @@ from rich.console import Console
 from enlcn.data.counter_random import derive_seed
 from enlcn.data.shards import ImageFile, PackedImages, default_cache, find_images, load_packed
 from enlcn.errors import UserError
+from enlcn.files import refuse_absent
 from enlcn.models.backbone import SRNetwork
 from enlcn.train.config import TrainConfig
 from enlcn.train.distributed import Ranks, processes
@@ -155,8 +156,8 @@ def _load_images(
 
 
 def _load_held_out(job: Job) -> list[HeldOutImage]:
-    if job.validation and not job.validation.exists():
-        raise UserError(f"{job.validation}: no such folder or tar of validation images; give another with --val")
+    if job.validation:
+        refuse_absent(job.validation, "folder or tar of validation images; give another with --val")
     files: list[ImageFile] = find_images(job.validation, "all") if job.validation else find_images(job.data, "held-out")
     if not files:
         if job.validation:

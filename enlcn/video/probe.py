@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from enlcn.errors import UserError
+from enlcn.files import refuse_absent
 from enlcn.video.pyav import first_line, pyav
 
 UNSPECIFIED = 2  # of matrix, primaries and transfer, in the numbers of ITU-T H.273
@@ -71,8 +72,7 @@ class VideoFacts:
 def open_video(path: Path) -> Any:
     """The opened container; an error in one line where it is no video."""
     av = pyav()
-    if not path.exists():
-        raise UserError(f"{path}: no such file")
+    refuse_absent(path)
     try:
         container = av.open(str(path), "r", metadata_errors="replace")
     except (av.FFmpegError, OSError, ValueError) as error:

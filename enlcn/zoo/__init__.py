@@ -4,20 +4,29 @@
 checked file, `choose` from a scale to a name; `remote`, `download` and `cache` bring files here and keep them.
 """
 
-from enlcn.zoo.choose import DEFAULT_FAMILY, beyond_advice, did_you_mean, native_scale, resolve, trained_scale
+from enlcn.zoo.choose import (
+    DEFAULT_FAMILY,
+    UNTRAINED_PREFIX,
+    beyond_advice,
+    native_scale,
+    refuse_unknown,
+    resolve,
+    trained_scale,
+)
 from enlcn.zoo.locate import fetch_remote, locate
 from enlcn.zoo.registry import bundled, here, known
 
 __all__ = [
     "DEFAULT_FAMILY",
+    "UNTRAINED_PREFIX",
     "beyond_advice",
     "bundled",
-    "did_you_mean",
     "fetch_remote",
     "here",
     "known",
     "locate",
     "native_scale",
+    "refuse_unknown",
     "resolve",
     "trained_scale",
 ]

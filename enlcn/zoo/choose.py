@@ -1,17 +1,18 @@
 """Which model is taken at which scale: a family's own where there is one, the next larger one else."""
 
-import difflib
 import json
 import re
 import struct
 from pathlib import Path
 
+from enlcn import recipes
 from enlcn.config import SCALES
-from enlcn.errors import UserError
+from enlcn.errors import UserError, did_you_mean
 from enlcn.zoo import manifest, registry
 from enlcn.zoo.locate import is_remote, locate, manifest_folder
 
 DEFAULT_FAMILY = "enlcn-light"
+UNTRAINED_PREFIX = "untrained:"  # before a network's name: fresh weights
 
 
 def family_scales(family: str) -> list[int]:
@@ -82,14 +83,20 @@ def resolve(model: str | None, scale: int) -> str:
     if name not in known and (scales := family_scales(name)):
         there = ", ".join(f"x{each}" for each in scales)
         raise UserError(f"{name}: there are no weights for x{scale}, only for {there}")
-    is_family = name.startswith("untrained:") and not re.search(r"-x\d+$", name)
+    is_family = name.startswith(UNTRAINED_PREFIX) and not re.search(r"-x\d+$", name)
     return completed if is_family else name
 
 
-def did_you_mean(name: str) -> str:
-    """The shipped model whose name is nearest to one that is not known, as a question; nothing where none is near."""
-    close = difflib.get_close_matches(name.lower(), registry.known(), n=1, cutoff=0.7)
-    return f" (did you mean {close[0]}?)" if close else ""
+def refuse_unknown(path: Path) -> None:
+    """An error where nothing lies at `path`, which is what `locate` makes of a name that is not known."""
+    if path.is_file() or path.is_dir():
+        return
+    names = ", ".join(registry.here()) or "none in this version"
+    raise UserError(
+        f"{path}: no such file or model; {did_you_mean(str(path), registry.known(), most=1)}give a .safetensors or .pt "
+        f"file, a shipped model ({names}; see `enlcn models`), or {UNTRAINED_PREFIX}NAME with one of "
+        f"{', '.join(recipes.NETWORKS)}"
+    )
 
 
 def _scale_in_header(path: Path) -> int | None:

@@ -153,7 +153,7 @@ def test_interrupted_run_says_how_to_go_on(photos, tmp_path, model):
         ([PHOTO, "-m", "untrained:enlcn-tiny", "-s", "7", "-o", "o.png"], "beyond x4"),
         ([PHOTO, "-m", "untrained:enlcn-tiny", "-s", "nan", "-o", "o.png"], "must be positive numbers"),
         ([PHOTO, "-m", "untrained:enlcn-tiny", "-s", "8", "-o", "o.png"], "-s 4, then the result with -s 2"),
-        ([PHOTO, "-m", "enlcn-ligth-x4", "-o", "o.png"], "(did you mean enlcn-light-x4?)"),
+        ([PHOTO, "-m", "enlcn-ligth-x4", "-o", "o.png"], "no such file or model; did you mean enlcn-light-x4? give a"),
         ([PHOTO, "-m", "foo", "-o", "o.png"], "foo: no such file or model; give"),
         ([PHOTO, "-m", "nothing.safetensors", "-o", "o.png"], "no such file or model"),
         ([PHOTO, "-m", "untrained:enlcn-tiny", "-s", "2", "--width", "50", "-o", "o.png"], "either a scale or"),

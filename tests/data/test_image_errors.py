@@ -98,7 +98,7 @@ def test_harmless_irregularities_are_overlooked(files):
 
 
 def test_files_that_are_no_images(tmp_path, codec):
-    assert "No such file" in refusal(tmp_path / "missing.png")
+    assert "no such file" in refusal(tmp_path / "missing.png")
     assert "directory" in refusal(tmp_path)
     for name, data in {
         "empty.png": b"",

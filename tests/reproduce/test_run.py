@@ -1,5 +1,6 @@
 """A reproduction in several calls: the plan stays, what is done is not done again, other settings are refused."""
 
+import html
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from enlcn.reproduce.docs import BEGIN, END, FULL, INTRODUCTION, LEFT_OUT, TITLE
 from enlcn.reproduce.items import ITEMS
 from enlcn.reproduce.report import write_all
 from enlcn.reproduce.run import Left, Request, reproduce
+from enlcn.reproduce.runtime import MODULES
 from enlcn.reproduce.split import Sources
 from enlcn.reproduce.store import Store
 
@@ -167,8 +169,19 @@ def test_what_needs_no_pictures_asks_for_none(tmp_path, monkeypatch):
     text = (tmp_path / "efficiency.md").read_text()
     assert "| NLA | 25.60 | 25.6000 | +0.0% |" in text
     assert "needs pictures" in text
+    label = "A miniature, not the paper's protocol. Modules are timed at 20x20 and 30x30 (the paper: 100x100 and"
+    assert label in (tmp_path / "runtime.md").read_text()
+    assert label in html.unescape((tmp_path / "report.html").read_text())
+    assert "miniature" not in text  # operations are counted at the paper's size
     refused = CliRunner().invoke(app, [*words, "ablation", "table1", "--out", str(tmp_path)])
     assert str(refused.exception).startswith("ablation, table1: needs pictures; give their folder with --data")
+
+
+def test_running_times_at_the_papers_sizes_are_no_miniature():
+    times = {name: {side: {"wall_ms": 1.0, "gpu_ms": None} for side in ("100", "150")} for name in MODULES}
+    data = {"times": {"float32": times}, "sides": [100, 150], "device": "a CPU", "torch": "2"}
+    assert ITEMS["runtime"].show(data).text == []
+    assert "paper, 100²" in ITEMS["runtime"].show(data).tables[0].to_markdown()
 
 
 def test_without_pictures_what_was_trained_is_not_lost(tmp_path, sources, request_for):

@@ -1,4 +1,5 @@
 import json
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -6,13 +7,14 @@ from dataclasses import replace
 import pytest
 import typer
 from PIL import Image
+from rich.console import Console
 from typer.testing import CliRunner
 
-from enlcn.cli import plot, train
+from enlcn.cli import console, plot, train
 from enlcn.errors import MissingExtraError, UserError
 from enlcn.train.plot import draw_curves, plot_runs
 from enlcn.train.recipes import RECIPES
-from enlcn.train.settings import apply_settings
+from enlcn.train.settings import apply_settings, setting_names
 from tests.train.conftest import TINY, as_options
 
 app = typer.Typer(pretty_exceptions_enable=False)
@@ -51,6 +53,30 @@ def test_show_prints_settings_that_set_takes_back():
     assert shown == replace(paper, data=replace(paper.data, batch_size=8), schedule=schedule, total_steps=50, seed=3)
 
 
+def test_show_explains_every_setting_beside_it():
+    lines = run("train", "paper-x4", "--show").output.splitlines()
+    assert all(re.fullmatch(r"[\w.]+=.+  # \S.+", line) for line in lines)
+    assert len({line.index("# ") for line in lines}) == 1
+    assert len(lines) == len(setting_names(RECIPES["paper-x4"]))
+
+
+def test_a_terminal_shows_long_explanations_beneath_each_other(monkeypatch):
+    monkeypatch.setattr(console, "out", Console(force_terminal=True, width=100))
+    lines = run("train", "paper-x4", "--show").output.splitlines()
+    assert max(map(len, lines)) <= 100
+    (first,) = (number for number, line in enumerate(lines) if line.startswith("schedule.clock=auto"))
+    column = lines[first].index("# ")
+    assert lines[first + 1].index("# ") == column
+    assert not lines[first + 1][:column].strip()
+    assert len(lines) > len(setting_names(RECIPES["paper-x4"]))
+
+
+def test_show_without_docstrings_prints_the_settings_alone():
+    command = [sys.executable, "-OO", "-m", "enlcn", "train", "paper-x4", "--show"]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert shown == [f"{name}={value}" for name, value in setting_names(RECIPES["paper-x4"]).items()]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -58,7 +84,7 @@ def test_show_prints_settings_that_set_takes_back():
         (["paper-x9"], "unknown recipe 'paper-x9'; did you mean paper-x4 or"),
         (["paper-x4", "--set", "nonsense=1"], "unknown setting 'nonsense'; --show lists all"),
         (["paper-x4"], "--data"),
-        (["paper-x4", "--data", "/absent", "--out", "/absent/run", "--device", "warp"], "unknown device"),
+        (["paper-x4", "--data", ".", "--out", "/absent/run", "--device", "warp"], "unknown device"),
     ],
 )
 def test_mistakes_are_user_errors(arguments, message):
@@ -108,6 +134,16 @@ def test_a_run_has_one_colour_in_every_panel_and_in_the_legend():
         assert [(line.get_color(), line.get_linestyle()) for line in axes.get_lines()] == drawn
 
 
+@pytest.mark.parametrize("validated", [(), ("second",)])
+def test_psnr_has_a_panel_where_a_run_was_validated(validated):
+    train = [{"event": "train", "step": s, "loss": 1, "contrastive": None, "learning_rate": 1} for s in (1, 2)]
+    none_yet = [{"event": "validation", "step": 1, "psnr": None}]
+    validation = [{"event": "validation", "step": 2, "psnr": 30}]
+    curves = {name: train + (validation if name in validated else none_yet) for name in ("first", "second")}
+    titles = [axes.get_title() for axes in draw_curves(curves).axes]
+    assert titles == ["PSNR on Y, held-out images (dB)"] * len(validated) + ["loss", "L_cl", "learning rate"]
+
+
 def test_a_finished_run_says_so_and_how_to_go_on(finished, pictures, cache):
     written = (finished / "model.safetensors").stat().st_mtime_ns
     options = ["--data", pictures, "--out", finished, "--cache", cache, "--device", "cpu", *as_options(TINY)]
@@ -134,6 +170,8 @@ def test_drawing_without_matplotlib_names_the_extra(finished, tmp_path, monkeypa
 def test_the_command_modules_import_no_torch():
     code = "import sys, enlcn.cli.train, enlcn.cli.plot; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+    show = "import sys; from enlcn.cli.train import train; train('cpu-x2', show=True); sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", show], stdout=subprocess.DEVNULL).returncode == 0
 
 
 def test_runs_that_teach_nothing_are_warned_of(tmp_path, caplog):

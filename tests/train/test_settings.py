@@ -20,6 +20,7 @@ from enlcn.train.settings import apply_settings, differences, from_plain, settin
         ("model.attention_after=0,4", lambda c: c.model.attention_after, (0, 4)),
         ("model.attention.amplification=4", lambda c: c.model.attention.amplification, 4.0),
         (" schedule.kind = cosine ", lambda c: c.schedule.kind, "cosine"),
+        ("data.crop=46            # side of an LR crop.", lambda c: c.data.crop, 46),
     ],
 )
 def test_texts_become_typed_values(setting, read, expected):

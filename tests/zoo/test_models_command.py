@@ -72,7 +72,7 @@ def test_one_model(three):
         assert fact in output
     assert models("show", "enlcn-light-x2")[1] == output
     with pytest.raises(
-        UserError, match=r"'enlcn' \(did you mean enlcn-x4\?\); there are enlcn-light-x2, enlcn-light-x3, enlcn-x4"
+        UserError, match=r"'enlcn'; did you mean enlcn-x4\? there are enlcn-light-x2, enlcn-light-x3, enlcn-x4"
     ):
         models("enlcn")
 
@@ -129,6 +129,7 @@ def test_as_users_run_it(tmp_path):
     assert done.returncode == 2
     assert "error: no model is called 'nope'" in done.stderr
     assert "Traceback" not in done.stderr
+    (tmp_path / "x.png").touch()
     done = run("upscale", "x.png", "-m", "http://127.0.0.1:1/w.safetensors")
     assert done.returncode == 2
     assert "cannot be reached" in done.stderr
