@@ -2,9 +2,10 @@
 
     python benchmarks/memorised.py --model enlcn-light-x4 --data DATA/train [--count 40]
 
-Each photograph is shrunk as it was for training, then with the grid of LR pixels shifted, and with red and blue
-exchanged. To a network that has learned what photographs look like, the three are alike; to one that has learned these
-photographs by heart, the first is the easiest. Held-out photographs show what the changes themselves cost.
+Each photograph is shrunk as it was for training, then with the grid of LR pixels shifted (a shift by whole LR pixels
+would change nothing and is left out), and with red and blue exchanged. To a network that has learned what photographs
+look like, the three are alike; to one that has learned these photographs by heart, the first is the easiest. Held-out
+photographs, and bicubic, show what the changes themselves cost.
 """
 
 import argparse
@@ -17,6 +18,7 @@ import torch
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
+from torch import Tensor
 
 import enlcn
 from enlcn.data.image_io import to_float, to_uint8
@@ -24,7 +26,6 @@ from enlcn.data.resize import imresize
 from enlcn.data.shards import ImageFile, crop_to_multiple, decode, find_images
 from enlcn.errors import UserError
 from enlcn.metrics import psnr
-from enlcn.models.backbone import SRNetwork
 
 SIDE = 384  # of the HR centre that is scored
 
@@ -34,10 +35,10 @@ def shifted(pixels: int) -> Callable[[np.ndarray], np.ndarray]:
     return lambda hr: hr[pixels:, pixels:]
 
 
+SHIFTS = {f"grid shifted by {pixels}": pixels for pixels in (2, 3)}
 VIEWS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "as trained": shifted(0),
-    "grid shifted by 2": shifted(2),
-    "grid shifted by 3": shifted(3),
+    **{name: shifted(pixels) for name, pixels in SHIFTS.items()},
     "red and blue exchanged": lambda hr: hr[..., ::-1],
 }
 
@@ -48,13 +49,24 @@ def centre(hr: np.ndarray, scale: int) -> np.ndarray:
     return hr[starts[0] : starts[0] + SIDE + scale, starts[1] : starts[1] + SIDE + scale]
 
 
+def as_batch(image: np.ndarray) -> Tensor:
+    """(H, W, 3) -> (1, 3, H, W)."""
+    return torch.from_numpy(image).permute(2, 0, 1)[None]
+
+
+def load(name: str) -> tuple[int, Callable[[Tensor], Tensor]]:
+    """Scale, and what makes SR of LR, (1, 3, H, W) uint8 both."""
+    if name == "bicubic":
+        return 4, lambda lr: as_batch(imresize(lr[0].permute(1, 2, 0).numpy(), 4))
+    network = enlcn.load(name)
+    return network.config.scale, lambda lr: to_uint8(network(to_float(lr)))
+
+
 @torch.inference_mode()
-def score(network: SRNetwork, hr: np.ndarray) -> float:
+def score(upscale: Callable[[Tensor], Tensor], scale: int, hr: np.ndarray) -> float:
     """PSNR on Y of (H, W, 3), the border left out."""
-    scale = network.config.scale
     hr = np.ascontiguousarray(crop_to_multiple(hr, scale)[:SIDE, :SIDE])
-    lr, target = (torch.from_numpy(image).permute(2, 0, 1)[None] for image in (imresize(hr, 1 / scale), hr))
-    return psnr(to_uint8(network(to_float(lr))), target, shave=2 * scale)
+    return psnr(upscale(as_batch(imresize(hr, 1 / scale))), as_batch(hr), shave=2 * scale)
 
 
 def sample(files: Sequence[ImageFile], count: int) -> list[ImageFile]:
@@ -67,7 +79,7 @@ def sample(files: Sequence[ImageFile], count: int) -> list[ImageFile]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", action="append", help="name or file; may be given several times")
+    parser.add_argument("--model", action="append", help="name, file or bicubic (x4); may be given several times")
     parser.add_argument("--data", type=Path, required=True, help="training photographs, as for `enlcn train`")
     parser.add_argument("--count", type=int, default=40, help="photographs of each part")
     options = parser.parse_args()
@@ -79,14 +91,17 @@ def main() -> None:
     for column in ("model", "photographs", *VIEWS):
         table.add_column(column, justify="left" if column in ("model", "photographs") else "right")
     for name in options.model or ["enlcn-light-x4"]:
-        network = enlcn.load(name)
+        scale, upscale = load(name)
+        views = {label: view for label, view in VIEWS.items() if label not in SHIFTS or SHIFTS[label] % scale}
         for part, files in parts.items():
-            pictures = (centre(decode(file), network.config.scale) for file in files)
+            pictures = (centre(decode(file), scale) for file in files)
             scores = [
-                [score(network, view(picture)) for view in VIEWS.values()]
+                [score(upscale, scale, view(picture)) for view in views.values()]
                 for picture in track(pictures, f"{Path(name).stem}, {part}", len(files), transient=True)
             ]
-            table.add_row(Path(name).stem, part, *(f"{fmean(column):.2f}" for column in zip(*scores, strict=True)))
+            means = dict(zip(views, map(fmean, zip(*scores, strict=True)), strict=True))
+            cells = (f"{means[label]:.2f}" if label in means else "-" for label in VIEWS)
+            table.add_row(Path(name).stem, part, *cells)
     Console().print(table)
 
 

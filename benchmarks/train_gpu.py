@@ -23,7 +23,6 @@ from torch.nn.functional import l1_loss
 
 from enlcn import recipes
 from enlcn.cost import network_flops
-from enlcn.data.crops import Sampling
 from enlcn.data.patches import PatchSource, open_patches
 from enlcn.data.shards import PackedImages, default_cache, find_images, load_packed
 from enlcn.models.attention import Attention
@@ -31,6 +30,7 @@ from enlcn.models.backbone import SRNetwork
 from enlcn.ops.contrastive import RELEASED, contrastive_loss_naive
 from enlcn.train.config import DataConfig, EngineConfig, LossConfig, TrainConfig
 from enlcn.train.distributed import Ranks, choose_device
+from enlcn.train.loop import sampling_of
 from enlcn.train.recipes import MODERN, MODERN_SMALL, PAPER
 from enlcn.train.step import TrainStep, set_up_backends
 
@@ -197,8 +197,7 @@ def measurements(
     for name in groups:
         variants = VARIANTS[name]
         work = works[name.split()[0]]
-        sampling = Sampling(work.config.data.crop, work.config.data.batch_size)
-        source = open_patches(images, sampling, device)
+        source = open_patches(images, sampling_of(work.config, Ranks(0, 1, device)), device)
         candidates: list[tuple[str, Callable[[], Callable[[], None]]]] = []
         if name == "paper":
             candidates.append(("authors' step", lambda w=work, s=source: authors_step(w, s, device)))  # type: ignore[misc]

@@ -44,8 +44,8 @@ def train(
         Path | None,
         typer.Option(
             help="Start from these weights: a model's name, a file, a run's folder, untrained:NAME. Of another scale: "
-            "all but the upsampler. Of a narrower or shallower network: this one begins by computing what that does. "
-            "For one without attention: all but that."
+            "all but the upsampler. Of a narrower or shallower network: this one begins by computing what that does, "
+            "where F is not drawn anew (--set cadence.redraw=0). For one without attention: all but that."
         ),
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 …")] = "auto",

@@ -60,7 +60,6 @@ class Sampling:
             raise UserError("crop, batch size and candidates must be at least 1")
         if self.batch_size % self.world_size:
             raise UserError(f"a batch of {self.batch_size} cannot be shared evenly by {self.world_size} processes")
-
         if not 0 < self.smallest_factor <= 1:
             raise UserError(f"the smallest factor is {self.smallest_factor}; it must lie in (0, 1]")
         if self.rescales and not self.any_offset:
@@ -118,10 +117,12 @@ class ImageTable:
     """Size and place of every image that is large enough, (I,) int64 each.
 
     `share_ends` is the running sum of what images are drawn in proportion to: LR areas, or 1 each. Sizes and places are
-    those of LR; HR's are s times as large. `colour_orders` (6, 3) stands by on the same device.
+    those of LR; HR's are s times as large. `longest_side` of all is in HR pixels. `colour_orders` (6, 3) stands by on
+    the same device.
     """
 
     scale: int
+    longest_side: int
     heights: Tensor
     widths: Tensor
     offsets: Tensor
@@ -144,7 +145,8 @@ class ImageTable:
         areas = heights * widths
         shares = areas if sampling.by_area else torch.ones_like(areas)
         columns = heights, widths, images.offsets[large_enough], shares.cumsum(0), torch.tensor(_COLOUR_ORDERS)
-        return ImageTable(images.scale, *(column.to(device) for column in columns))
+        longest_side = images.scale * int(torch.maximum(heights, widths).max())
+        return ImageTable(images.scale, longest_side, *(column.to(device) for column in columns))
 
 
 def choose_crops(table: ImageTable, sampling: Sampling, step: Tensor) -> Crops:

@@ -55,7 +55,7 @@ def read_batch(
     """
     crops, scale = choose_crops(table, sampling, step), images.scale
     if sampling.candidates > 1 or matrix is None:
-        lr = read_lr(images, table, crops, sampling.crop)
+        lr = read_lr(images, table, sampling, crops)
     if sampling.candidates > 1:
         best = detail(lr).view(-1, sampling.candidates).argmax(1)
         chosen = best + sampling.candidates * torch.arange(len(best), device=best.device)
@@ -69,10 +69,11 @@ def read_batch(
     return lr.contiguous(memory_format=torch.channels_last), hr.contiguous(memory_format=torch.channels_last)
 
 
-def read_lr(images: PackedImages, table: ImageTable, crops: Crops, side: int) -> Tensor:
-    """From the LR images made beforehand: where the crops lie, or near it. (B, 3, p, p), uint8."""
-    width, top, left = table.widths[crops.image], crops.top // images.scale, crops.left // images.scale
-    return gather(images.lr, table.offsets[crops.image] + top * width + left, width, crops, side)
+def read_lr(images: PackedImages, table: ImageTable, sampling: Sampling, crops: Crops) -> Tensor:
+    """From the LR images made beforehand: where the crops lie, margins left out, or near it. (B, 3, p, p), uint8."""
+    top, left = (start // images.scale + sampling.margin for start in (crops.top, crops.left))
+    width = table.widths[crops.image]
+    return gather(images.lr, table.offsets[crops.image] + top * width + left, width, crops, sampling.crop)
 
 
 def read_hr(images: PackedImages, table: ImageTable, sampling: Sampling, crops: Crops) -> Tensor:
@@ -85,7 +86,7 @@ def read_hr(images: PackedImages, table: ImageTable, sampling: Sampling, crops: 
 def read_rescaled(images: PackedImages, table: ImageTable, sampling: Sampling, crops: Crops) -> Tensor:
     """As `read_hr`, of photographs shrunk by the crops' factors."""
     scale, side = images.scale, images.scale * sampling.side
-    length = longest_span(side, sampling.smallest_factor)
+    length = min(longest_span(side, sampling.smallest_factor), table.longest_side)
     height, width = scale * table.heights[crops.image], scale * table.widths[crops.image]
     steps = torch.arange(length, device=crops.top.device)
     # What lies beyond the image has no weight: only the smallest factor's window is as long as this.

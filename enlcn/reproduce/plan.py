@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from enlcn.data.crops import Sampling
 from enlcn.data.patches import open_patches
 from enlcn.reproduce.material import Material
 from enlcn.reproduce.preset import Preset
@@ -15,6 +14,7 @@ from enlcn.reproduce.rows import RunSpec, config_of, key_of
 from enlcn.reproduce.training import initial_network, score
 from enlcn.train.config import TrainConfig
 from enlcn.train.distributed import Ranks
+from enlcn.train.loop import sampling_of
 from enlcn.train.step import TrainStep, set_up_backends
 
 log = logging.getLogger(__name__)
@@ -91,10 +91,10 @@ def try_out(config: TrainConfig, material: Material) -> Trial:
     """Time some steps with all losses on, and one scoring."""
     device, on_cuda = material.device, material.device.type == "cuda"
     set_up_backends(config.engine, device)
-    sampling = Sampling(config.data.crop, config.data.batch_size, seed=config.seed)
-    patches = open_patches(material.training_images, sampling, device, config.data.placement)
+    ranks = Ranks(0, 1, device)
+    patches = open_patches(material.training_images, sampling_of(config, ranks), device, config.data.placement)
     network = initial_network(config).to(device)
-    step = TrainStep(network, replace(config, seed=0), patches, Ranks(0, 1, device))
+    step = TrainStep(network, replace(config, seed=0), patches, ranks)
     with_contrast = config.loss.contrastive_weight > 0 and config.model.num_attentions > 0
 
     def advance(count: int) -> float:

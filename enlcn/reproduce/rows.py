@@ -35,7 +35,18 @@ ESTIMATED = {
 }
 # Looked at by the figures: their weights are kept.
 DRAWN = (BASE, ENLA, ENLA_K, FULL, NLA, NLSA)
-_LATER_SETTINGS = (("model", "block_width"), ("data", "candidates"), ("data", "by_area"), ("loss", "pixel"))
+_LATER_SETTINGS = (
+    ("model", "block_width"),
+    ("data", "any_offset"),
+    ("data", "swap_colours"),
+    ("data", "smallest_factor"),
+    ("data", "candidates"),
+    ("data", "by_area"),
+    ("loss", "pixel"),
+    ("optimizer", "kind"),
+    ("optimizer", "momentum"),
+    ("optimizer", "inner_factor"),
+)
 _DEFAULTS = TrainConfig()
 
 

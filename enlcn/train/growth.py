@@ -2,7 +2,8 @@
 
 The given network takes the first channels; what it does not fill begins as ever, but is not heard by what it fills.
 Blocks and attentions it does not have add nothing to its channels. So the larger network computes what the given one
-did, and every weight that is new learns from its first or second step on.
+did, and every weight that is new learns from its first or second step on. Only the further queries and keys of ENLCA's
+rivals stay 0: what counts there is their product.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,7 +17,7 @@ from enlcn.models.backbone import SRNetwork
 
 _TAIL = "upsampler."
 _MULTIPLIED = {"blocks": "conv2", "attention": "value"}  # what a residual's factor multiplies
-_NORMALISED = ("query", "key")
+_NORMALISED = ("query", "key", "match")
 
 
 def grown(config: ModelConfig, state: Mapping[str, Tensor], network: SRNetwork) -> tuple[dict[str, Tensor], list[str]]:
@@ -34,7 +35,7 @@ def grown(config: ModelConfig, state: Mapping[str, Tensor], network: SRNetwork) 
     if config.scale == network.config.scale:
         state = _with_tail_of(network.config.upsampler, config, state)
         places[_TAIL] = _TAIL
-    left_out = []
+    left_out, placed = [], set()
     for name, value in target.items():
         place = next((place for place in places if name.startswith(place)), None)
         if place is None:
@@ -46,6 +47,10 @@ def grown(config: ModelConfig, state: Mapping[str, Tensor], network: SRNetwork) 
                 raise UserError(f"it has no '{source}', so it is another kind of network")
             given = state[source] * _factor(name, config, network.config)
             _put(name, value, given)
+            placed.add(source)
+    for source in state:
+        if source not in placed and not source.startswith(_TAIL):
+            raise UserError(f"it has '{source}', for which the network has no place")
     return target, left_out
 
 

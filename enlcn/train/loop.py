@@ -76,24 +76,10 @@ class Run:
         budget: float | None = None,
         snapshot: Snapshot | None = None,
     ):
-        sampling = Sampling(
-            config.data.crop,
-            config.data.batch_size,
-            augment=config.data.augment,
-            any_offset=config.data.any_offset,
-            swap_colours=config.data.swap_colours,
-            smallest_factor=config.data.smallest_factor,
-            candidates=config.data.candidates,
-            by_area=config.data.by_area,
-            seed=config.seed,
-            rank=ranks.rank,
-            world_size=ranks.world_size,
-        )
         self.config, self.ranks, self.folder, self.reports = config, ranks, folder, reports
         self.held_out, self.data_key, self.budget = held_out, images.key, budget
-        self.state = TrainStep(
-            network, config, open_patches(images, sampling, ranks.device, config.data.placement), ranks
-        )
+        patches = open_patches(images, sampling_of(config, ranks), ranks.device, config.data.placement)
+        self.state = TrainStep(network, config, patches, ranks)
         self.psnr: float | None = None
         self.best_psnr: float | None = None
         self.skipped = 0
@@ -257,6 +243,23 @@ class Run:
             f"a process of this job failed after step {self.state.step} ({reason}); {saved} in {self.folder.last}: "
             "run the same command to go on"
         )
+
+
+def sampling_of(config: TrainConfig, ranks: Ranks) -> Sampling:
+    """The batches that a run asks for, and this process's share of them."""
+    return Sampling(
+        config.data.crop,
+        config.data.batch_size,
+        augment=config.data.augment,
+        any_offset=config.data.any_offset,
+        swap_colours=config.data.swap_colours,
+        smallest_factor=config.data.smallest_factor,
+        candidates=config.data.candidates,
+        by_area=config.data.by_area,
+        seed=config.seed,
+        rank=ranks.rank,
+        world_size=ranks.world_size,
+    )
 
 
 def _is_due(step: int, every: int) -> bool:

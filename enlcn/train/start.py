@@ -20,7 +20,7 @@ from enlcn.train.distributed import Ranks, processes
 from enlcn.train.loop import Outcome, Run
 from enlcn.train.reporting import Reports, open_reports
 from enlcn.train.schedule import follows_budget, is_over
-from enlcn.train.settings import differences
+from enlcn.train.settings import differences, setting_names
 from enlcn.train.snapshot import RunFolder, Snapshot, load_snapshot
 from enlcn.train.step import set_up_backends
 from enlcn.train.stopping import StopRequest
@@ -129,8 +129,15 @@ def _snapshot_of(job: Job, folder: RunFolder) -> Snapshot | None:
     snapshot = load_snapshot(folder.last)
     changed = [name for name in differences(snapshot.config, job.config) if not name.startswith(_FREE_SETTINGS)]
     if changed:
-        raise UserError(f"{job.out}: holds a run with other settings ({', '.join(changed)}); choose another folder")
+        stored = setting_names(snapshot.config)
+        told = " ".join(f"--set {name}={_as_text(stored[name])}" for name in changed)
+        raise UserError(f"{job.out}: holds a run with other settings; choose another folder or go on with it by {told}")
     return snapshot
+
+
+def _as_text(value: object) -> str:
+    """A setting's value as --set takes it, without blanks."""
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def _is_finished(job: Job, folder: RunFolder, snapshot: Snapshot) -> bool:

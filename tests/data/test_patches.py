@@ -7,7 +7,7 @@ import torch
 
 from enlcn.data.crops import ImageTable, Sampling, choose_crops
 from enlcn.data.image_io import to_float
-from enlcn.data.patches import DevicePatches, HostPatches, detail, open_patches, read_rescaled
+from enlcn.data.patches import DevicePatches, HostPatches, detail, open_patches, read_lr, read_rescaled
 from enlcn.data.rescaling import span
 from enlcn.data.resize import imresize
 from enlcn.data.shards import PackedImages, crop_to_multiple
@@ -211,6 +211,19 @@ def test_turned_crops_at_any_offset_belong_together():
         assert all(batch.is_contiguous(memory_format=torch.channels_last) for batch in (lr, hr))
         inner = (slice(None), slice(2, -2), slice(2, -2))  # what the crop's own border does not reach
         assert torch.equal(lr.permute(0, 2, 3, 1)[inner], again[inner].int())
+
+
+@pytest.mark.parametrize("scale", [2, 3, 4])
+def test_candidates_at_any_offset_are_judged_where_they_lie(scale):
+    """Those that happen to lie on the grid have there the LR that is made of them."""
+    _, images = photographs(scale)
+    sampling = Sampling(6, 512, any_offset=True, augment=False)
+    table = ImageTable.of(images, sampling, CPU)
+    crops = choose_crops(table, sampling, torch.tensor(0))
+    on_grid = (crops.top % scale == 0) & (crops.left % scale == 0)
+    assert on_grid.any()
+    made, _ = draw(sampling, images=images)
+    assert torch.equal(read_lr(images, table, sampling, crops)[on_grid].int(), made[on_grid])
 
 
 def test_colours_swap_in_all_six_ways_in_both_halves():

@@ -55,7 +55,8 @@ def test_rows_that_mean_the_same_run_share_it():
 def test_settings_that_came_later_leave_the_keys_of_older_results(name, expected):
     run = RECIPES[name]
     assert key_of(run) == expected
-    for setting in ("data.candidates=2", "loss.pixel=l2", "model.block_width=8"):
+    changes = "data.candidates=2", "data.any_offset=true", "loss.pixel=l2", "model.block_width=8", "optimizer.kind=muon"
+    for setting in changes:
         assert key_of(apply_settings(run, [setting])) != expected
 
 

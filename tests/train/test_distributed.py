@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from enlcn.data.crops import Sampling
 from enlcn.data.patches import DevicePatches
 from enlcn.models.backbone import SRNetwork
+from enlcn.train.config import OPTIMIZERS
 from enlcn.train.distributed import Ranks, choose_device
+from enlcn.train.loop import sampling_of
 from enlcn.train.snapshot import RunFolder, load_snapshot
 from enlcn.train.start import Job, train
 from enlcn.train.step import TrainStep
@@ -32,14 +33,20 @@ import sys, torch
 from tests.train.test_distributed import take_steps
 from enlcn.train.distributed import processes
 with processes("cpu") as ranks:
-    torch.save(take_steps(ranks), f"{sys.argv[1]}/rank-{ranks.rank}.pt")
+    torch.save(take_steps(ranks, sys.argv[2]), f"{sys.argv[1]}/rank-{ranks.rank}.pt")
 """
 
 
-def take_steps(ranks):
+def take_steps(ranks, kind):
+    """By Adam from images made beforehand; by Muon from crops at any offset, shrunk, their colours swapped."""
     torch.manual_seed(ranks.rank)  # different weights and F: both must come out alike all the same
-    sampling = Sampling(8, CONFIG.data.batch_size, rank=ranks.rank, world_size=ranks.world_size)
-    state = TrainStep(SRNetwork(CONFIG.model), CONFIG, DevicePatches(make_set(), sampling, ranks.device), ranks)
+    config = replace(CONFIG, optimizer=replace(CONFIG.optimizer, kind=kind))
+    if kind == "muon":
+        varied = replace(config.data, any_offset=True, swap_colours=True, smallest_factor=0.7)
+        config = replace(config, data=varied)
+    config = replace(config, data=replace(config.data, crop=8))
+    patches = DevicePatches(make_set(sizes=[(30, 26), (24, 40)]), sampling_of(config, ranks), ranks.device)
+    state = TrainStep(SRNetwork(config.model), config, patches, ranks)
     for _ in range(NUM_STEPS):
         state.advance(1e-4, with_contrast=True)
     readings = state.read()
@@ -56,11 +63,12 @@ def environment():
     return os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": root}
 
 
-def test_loss_gradients_and_f_equal_the_single_process(tmp_path):
+@pytest.mark.parametrize("kind", OPTIMIZERS)
+def test_loss_gradients_and_f_equal_the_single_process(tmp_path, kind):
     probe = tmp_path / "probe.py"
     probe.write_text(PROBE)
-    subprocess.run([*TORCHRUN, str(probe), str(tmp_path)], check=True, env=environment(), timeout=120)
-    alone = take_steps(Ranks(0, 1, CPU))
+    subprocess.run([*TORCHRUN, str(probe), str(tmp_path), kind], check=True, env=environment(), timeout=120)
+    alone = take_steps(Ranks(0, 1, CPU), kind)
     for rank in (0, 1):
         together = torch.load(tmp_path / f"rank-{rank}.pt", weights_only=True)
         assert torch.allclose(together["losses"], alone["losses"], rtol=1e-5)

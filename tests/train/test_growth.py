@@ -50,6 +50,15 @@ def test_the_larger_network_computes_what_the_smaller_did(change):
     assert torch.allclose(target(lr), source(lr), rtol=0, atol=1e-12)
 
 
+@pytest.mark.parametrize("kind", ["nla", "nlsa", "cca"])
+def test_rivals_grow_too(kind):
+    rival = replace(SMALL, attention=AttentionConfig(kind=kind, amplification=None, bucket_size=16))
+    source = network(rival, seed=1)
+    target, _ = grow(source, replace(rival, channels=16))
+    lr = torch.rand(2, 3, 9, 7, dtype=torch.float64)
+    assert torch.allclose(target(lr), source(lr), rtol=0, atol=1e-7)  # hashed attention weighs in float32
+
+
 def test_the_papers_network_has_room_for_the_light_one():
     light = recipes.network("enlcn-light-x4")
     with torch.device("meta"):

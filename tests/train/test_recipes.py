@@ -4,12 +4,12 @@ import pytest
 import torch
 
 from enlcn import recipes
-from enlcn.data.crops import Sampling
 from enlcn.data.patches import DevicePatches
 from enlcn.errors import UserError
 from enlcn.models.backbone import SRNetwork
 from enlcn.train.config import TrainConfig
 from enlcn.train.distributed import Ranks
+from enlcn.train.loop import sampling_of
 from enlcn.train.recipes import NO_CONTRAST, RECIPES, describe, recipe
 from enlcn.train.schedule import contrast_is_on, learning_rate
 from enlcn.train.step import TrainStep
@@ -81,8 +81,9 @@ def test_every_recipe_takes_a_step(name):
     )
     network = SRNetwork(run.model)
     before = [p.detach().clone() for p in network.parameters()]
-    patches = DevicePatches(make_set(run.model.scale), Sampling(9, 2), CPU)
-    state = TrainStep(network, run, patches, Ranks(0, 1, CPU))
+    ranks = Ranks(0, 1, CPU)
+    patches = DevicePatches(make_set(run.model.scale), sampling_of(run, ranks), CPU)
+    state = TrainStep(network, run, patches, ranks)
     state.advance(1e-3, contrast_is_on(run, 0))
     readings = state.read()
     assert readings.skipped == 0

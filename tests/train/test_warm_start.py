@@ -100,6 +100,14 @@ def test_another_network_is_refused(tmp_path, change, message):
         warm_start(SRNetwork(TINY.model), path)
 
 
+def test_weights_without_a_place_are_refused(tmp_path):
+    """Exact attention has no F: what was learned with one would be thrown away."""
+    _, path = saved(tmp_path, TINY.model)
+    exact = SRNetwork(replace(TINY.model, attention=replace(TINY.model.attention, kind="nla")))
+    with pytest.raises(UserError, match=r"it has 'stages.0.attention.projection', for which the network has no place"):
+        warm_start(exact, path)
+
+
 def test_a_training_checkpoint_gives_its_average_and_starts_a_run(tmp_path, pictures, cache):
     job = Job(TINY, pictures, tmp_path / "first", cache=cache, device="cpu", tensorboard=False)
     train(job)
