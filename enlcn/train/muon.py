@@ -80,7 +80,8 @@ class Muon(Optimizer):
             learning_rate = learning_rate * (1 - self.found_inf)
         kept.lerp_(gradients, 1 - momentum)
         ahead = gradients.lerp(kept, momentum)  # Nesterov's
-        narrow = torch.bfloat16 if ahead.is_cuda else ahead.dtype
+        exact = not ahead.is_cuda or torch.get_float32_matmul_precision() == "highest"
+        narrow = ahead.dtype if exact else torch.bfloat16  # singular values need only be near 1
         length = _ADAM_LIKE * math.sqrt(max(ahead.shape[1:]))
         steps = orthogonalise(ahead.to(narrow)) * (-length * learning_rate)
         torch._foreach_add_(weights, [_like(step, weight) for step, weight in zip(steps, weights, strict=True)])
