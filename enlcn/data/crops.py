@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from enlcn.data.batch import BatchConfig
 from enlcn.data.counter_random import uniform
 from enlcn.data.rescaling import longest_span, span
 from enlcn.data.shards import PackedImages
@@ -24,51 +25,22 @@ _COLOUR_ORDERS = ((0, 1, 2), (0, 2, 1), (1, 0, 2), (1, 2, 0), (2, 0, 1), (2, 1, 
 
 
 @dataclass(frozen=True)
-class Sampling:
-    """What a batch is.
+class Sampling(BatchConfig):
+    """The batches of a process among others.
 
     Attributes:
-        crop: p, the side of an LR crop.
-        batch_size: B of the whole step, over all processes.
-        augment: flip and rotate.
-        any_offset: crops begin at any HR pixel, and their LR is made as they are drawn; otherwise they lie on the grid
-            of the LR images made beforehand.
-        swap_colours: give red, green and blue to each other.
-        smallest_factor: shrink half of the photographs by a factor drawn between this and 1 before crops are taken.
-        candidates: K, the crops drawn for each sample, of which the most detailed is taken.
-        by_area: images are drawn in proportion to their area, so that every pixel of the set is about equally likely to
-            be trained on, and a thumbnail's are not seen a thousand times for once of a large photo's; otherwise each
-            image as often as any other.
         seed: of the draws.
         rank, world_size: which share of the batch this process takes.
     """
 
-    crop: int
-    batch_size: int
-    augment: bool = True
-    any_offset: bool = False
-    swap_colours: bool = False
-    smallest_factor: float = 1.0
-    candidates: int = 1
-    by_area: bool = True
     seed: int = 0
     rank: int = 0
     world_size: int = 1
 
     def __post_init__(self) -> None:
-        if min(self.crop, self.batch_size, self.candidates) < 1:
-            raise UserError("crop, batch size and candidates must be at least 1")
+        super().__post_init__()
         if self.batch_size % self.world_size:
             raise UserError(f"a batch of {self.batch_size} cannot be shared evenly by {self.world_size} processes")
-        if not 0 < self.smallest_factor <= 1:
-            raise UserError(f"the smallest factor is {self.smallest_factor}; it must lie in (0, 1]")
-        if self.rescales and not self.any_offset:
-            raise UserError("photographs can be shrunk before crops are taken only where LR is made as they are drawn")
-
-    @property
-    def rescales(self) -> bool:
-        """Whether some photographs are shrunk first."""
-        return self.smallest_factor < 1
 
     @property
     def local_batch(self) -> int:

@@ -7,6 +7,7 @@ Everything is counted in steps: 200 epochs are 200,000 steps.
 from dataclasses import dataclass, field
 
 from enlcn.config import ModelConfig
+from enlcn.data.batch import BatchConfig
 from enlcn.errors import UserError
 
 STEPS_PER_EPOCH = 1000
@@ -30,37 +31,17 @@ def _require_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
 
 
 @dataclass(frozen=True)
-class DataConfig:
-    """What a batch is.
+class DataConfig(BatchConfig):
+    """What a batch is, and where it comes from.
 
     Attributes:
-        crop: side of an LR crop.
-        batch_size: samples per step, over all processes.
-        augment: flips and rotations.
-        any_offset: crops begin at any HR pixel, their LR being made as they are drawn; otherwise on the grid of LR
-            images made beforehand, one of s² that each photograph has.
-        swap_colours: red, green and blue are given to each other.
-        smallest_factor: half of the photographs are shrunk by a factor between this and 1 before crops are taken.
-        candidates: crops drawn for each sample, of which the most detailed is taken; 1 for all alike.
-        by_area: large images are drawn more often, so that all pixels are; otherwise all images alike.
         placement: where the decoded set lives: device, host, or auto (the device where it fits).
     """
 
-    crop: int = 28
-    batch_size: int = 16
-    augment: bool = True
-    any_offset: bool = False
-    swap_colours: bool = False
-    smallest_factor: float = 1.0
-    candidates: int = 1
-    by_area: bool = True
     placement: str = "auto"
 
     def __post_init__(self) -> None:
-        for name in ("crop", "batch_size", "candidates"):
-            _require(getattr(self, name) >= 1, f"data.{name} must be at least 1")
-        _require(0 < self.smallest_factor <= 1, "data.smallest_factor must lie in (0, 1]")
-        _require(self.any_offset or self.smallest_factor == 1, "data.smallest_factor needs data.any_offset=true")
+        super().__post_init__()
         _require_choice("data.placement", self.placement, PLACEMENTS)
 
 

@@ -15,7 +15,7 @@ def explanations(kind: type, prefix: str = "") -> dict[str, str]:
 
     >>> from enlcn.train.config import TrainConfig
     >>> explanations(TrainConfig)["data.crop"]
-    'side of an LR crop.'
+    'p, the side of an LR crop.'
     """
     told = attributes(kind)
     found: dict[str, str] = {}
@@ -28,11 +28,12 @@ def explanations(kind: type, prefix: str = "") -> dict[str, str]:
 
 
 def attributes(kind: type) -> dict[str, str]:
-    """Name -> text of what a docstring lists under "Attributes:"; names that share a line share its text."""
-    _, _, listed = (inspect.getdoc(kind) or "").partition(_HEADING)
-    listed = textwrap.dedent(listed.partition("\n\n")[0])
+    """Name -> text of what a docstring and its bases' list under "Attributes:"; names on one line share its text."""
     found: dict[str, str] = {}
-    for entry in re.split(r"\n(?! )", listed):  # further lines of an entry stand deeper
-        if match := _ENTRY.fullmatch(entry):
-            found |= dict.fromkeys(match[1].split(", "), " ".join(match[2].split()))
+    for each in reversed(kind.__mro__):
+        _, _, listed = inspect.cleandoc(vars(each).get("__doc__") or "").partition(_HEADING)
+        listed = textwrap.dedent(listed.partition("\n\n")[0])
+        for entry in re.split(r"\n(?! )", listed):  # further lines of an entry stand deeper
+            if match := _ENTRY.fullmatch(entry):
+                found |= dict.fromkeys(match[1].split(", "), " ".join(match[2].split()))
     return found

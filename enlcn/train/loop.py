@@ -3,11 +3,12 @@
 import copy
 import logging
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import torch
 
 from enlcn.checkpoint import save as save_network
+from enlcn.data.batch import BatchConfig
 from enlcn.data.crops import Sampling
 from enlcn.data.patches import open_patches
 from enlcn.data.shards import PackedImages
@@ -247,19 +248,8 @@ class Run:
 
 def sampling_of(config: TrainConfig, ranks: Ranks) -> Sampling:
     """The batches that a run asks for, and this process's share of them."""
-    return Sampling(
-        config.data.crop,
-        config.data.batch_size,
-        augment=config.data.augment,
-        any_offset=config.data.any_offset,
-        swap_colours=config.data.swap_colours,
-        smallest_factor=config.data.smallest_factor,
-        candidates=config.data.candidates,
-        by_area=config.data.by_area,
-        seed=config.seed,
-        rank=ranks.rank,
-        world_size=ranks.world_size,
-    )
+    batch = {field.name: getattr(config.data, field.name) for field in fields(BatchConfig)}
+    return Sampling(**batch, seed=config.seed, rank=ranks.rank, world_size=ranks.world_size)
 
 
 def _is_due(step: int, every: int) -> bool:

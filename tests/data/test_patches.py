@@ -283,7 +283,7 @@ def test_factors_fill_their_range_and_keep_within_the_image():
 
 
 def test_shrinking_first_needs_lr_made_as_crops_are_drawn():
-    with pytest.raises(UserError, match="only where LR is made as they are drawn"):
+    with pytest.raises(UserError, match="LR must be made as crops are drawn"):
         Sampling(6, 4, smallest_factor=0.5)
-    with pytest.raises(UserError, match=r"the smallest factor is 1.5; it must lie in \(0, 1\]"):
+    with pytest.raises(UserError, match=r"data.smallest_factor is 1.5; it must lie in \(0, 1\]"):
         Sampling(6, 4, any_offset=True, smallest_factor=1.5)

@@ -1,0 +1,45 @@
+"""What a batch of crops is: plain settings, no torch. Runs add where the images live, samplings whose share it is."""
+
+from dataclasses import dataclass
+
+from enlcn.errors import UserError
+
+
+@dataclass(frozen=True)
+class BatchConfig:
+    """Which crops are drawn, and how they are varied.
+
+    Attributes:
+        crop: p, the side of an LR crop.
+        batch_size: samples per step, over all processes.
+        augment: flips and rotations.
+        any_offset: crops begin at any HR pixel, their LR being made as they are drawn; otherwise on the grid of LR
+            images made beforehand, one of s² that each photograph has.
+        swap_colours: red, green and blue are given to each other.
+        smallest_factor: half of the photographs are shrunk by a factor between this and 1 before crops are taken.
+        candidates: crops drawn for each sample, of which the most detailed is taken; 1 for all alike.
+        by_area: large images are drawn more often, so that every pixel is about as often; otherwise all images alike.
+    """
+
+    crop: int = 28
+    batch_size: int = 16
+    augment: bool = True
+    any_offset: bool = False
+    swap_colours: bool = False
+    smallest_factor: float = 1.0
+    candidates: int = 1
+    by_area: bool = True
+
+    def __post_init__(self) -> None:
+        for name in ("crop", "batch_size", "candidates"):
+            if getattr(self, name) < 1:
+                raise UserError(f"data.{name} must be at least 1")
+        if not 0 < self.smallest_factor <= 1:
+            raise UserError(f"data.smallest_factor is {self.smallest_factor}; it must lie in (0, 1]")
+        if self.rescales and not self.any_offset:
+            raise UserError("data.smallest_factor needs data.any_offset=true: LR must be made as crops are drawn")
+
+    @property
+    def rescales(self) -> bool:
+        """Whether some photographs are shrunk first."""
+        return self.smallest_factor < 1
