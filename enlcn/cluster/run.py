@@ -12,7 +12,7 @@ from enlcn.cluster.execution import Execution, rows_through_client
 from enlcn.cluster.manifest import Manifest, Row
 from enlcn.cluster.options import ClusterOptions
 from enlcn.cluster.plan import Task
-from enlcn.cluster.storage import absolute, files_under, open_storage, told_in_one_line
+from enlcn.cluster.storage import absolute, files_under, open_storage, remove_leftovers_beside, told_in_one_line
 from enlcn.cluster.worker import WorkerOptions
 from enlcn.data.image_io import check_can_write
 from enlcn.errors import UserError
@@ -55,6 +55,7 @@ def run_cluster(
     manifest = Manifest(out)
     with told_in_one_line(out):
         resumed = manifest.open(_settings(options, weights), overwrite=options.overwrite)
+        remove_leftovers_beside(task.target for task in tasks)
         sizes = files_under(out)
     left = [task for task in tasks if not manifest.is_done(task.target, sizes)]
     foreign = [] if options.overwrite else [task for task in left if _is_foreign(task, manifest, sizes, resumed)]
@@ -78,6 +79,7 @@ def run_cluster(
     except BaseException:
         manifest.flush()  # what is done stays known
         raise
+    remove_leftovers_beside(task.target for task in ours)
     path = manifest.close(task.target for task in tasks)
     return Summary(done, failed, len(tasks) - len(left), path)
 

@@ -4,13 +4,13 @@ import os
 import socket
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
 from enlcn.errors import MissingExtraError, UserError
-from enlcn.files import atomic_write
+from enlcn.files import atomic_write, remove_leftovers
 
 Result = TypeVar("Result")
 # One request makes the whole object visible, or nothing.
@@ -85,6 +85,14 @@ def write_bytes(url: str, data: bytes, retries: int = 0) -> None:
                 raise
 
     with_retries(write, retries)
+
+
+def remove_leftovers_beside(urls: Iterable[str]) -> None:
+    """Delete what killed processes of this host left half written in the folders of these files, where they are local."""
+    for folder in {url.rpartition("/")[0] for url in urls}:
+        filesystem, path = open_storage(folder)
+        if is_local(filesystem):
+            remove_leftovers(Path(path))
 
 
 def with_retries(action: Callable[[], Result], retries: int) -> Result:

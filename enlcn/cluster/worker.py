@@ -14,7 +14,7 @@ import torch
 
 from enlcn.cluster.attempts import Attempts
 from enlcn.cluster.manifest import Row
-from enlcn.cluster.storage import read_bytes, write_bytes
+from enlcn.cluster.storage import read_bytes, remove_leftovers_beside, write_bytes
 from enlcn.data.image_io import MAX_PIXELS, check_can_write, encode_image, has_transparency, load_image
 from enlcn.errors import UserError
 from enlcn.upscaling import memory
@@ -58,6 +58,7 @@ class Worker:
             batch = replace(batch, model=str(path))
         self._batch = Batch(_with_memory_share(batch, options.threads))
         self._attempts = Attempts(options.out, options.retries) if _is_replacement() else None
+        self._tidied: set[str] = set()
 
     def __call__(self, tasks: dict[str, Any]) -> dict[str, list[Any]]:
         """Columns source, target and format in, the columns of `Row` out."""
@@ -70,6 +71,7 @@ class Worker:
         start = time.perf_counter()
         try:
             if self._attempts is not None:
+                self._tidy_once(target)
                 self._attempts.begin(source)
             row = self._upscale(source, target, format)
         except Exception as error:  # one bad picture does not stop a run over millions
@@ -80,6 +82,13 @@ class Worker:
             with suppress(Exception):  # a mark that stays must not cost the row of a picture that is done
                 self._attempts.finish(source)
         return replace(row, seconds=round(time.perf_counter() - start, 4), worker=self._name)
+
+    def _tidy_once(self, target: str) -> None:
+        """Delete what the worker that died left half written in a folder, should it have been on this host."""
+        folder = target.rpartition("/")[0]
+        if folder not in self._tidied:
+            self._tidied.add(folder)
+            remove_leftovers_beside([target])
 
     def _upscale(self, source: str, target: str, format: str) -> Row:
         options = self._batch.options

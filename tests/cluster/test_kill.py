@@ -15,6 +15,20 @@ from tests.cluster.runs import ONE_THREAD, command, manifest, process_of, rows_s
 COUNT = 60
 
 
+def kill_while_it_writes(worker, out):
+    """Stop a worker again and again until it stands still with a half-written file; then it dies."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        os.kill(worker, signal.SIGSTOP)
+        if list(out.rglob(f".*-{worker}-*.png")):
+            break
+        os.kill(worker, signal.SIGCONT)
+        time.sleep(0.0005)
+    else:
+        pytest.fail("the worker never wrote")
+    os.kill(worker, signal.SIGKILL)
+
+
 def test_a_worker_killed_in_the_middle(tmp_path):
     model, out, single = write_model(tmp_path / "mini.safetensors"), tmp_path / "out", tmp_path / "single"
     pictures = write_pictures(tmp_path / "in", COUNT)
@@ -28,7 +42,7 @@ def test_a_worker_killed_in_the_middle(tmp_path):
             assert process.poll() is None, process.stderr.read()
             time.sleep(0.02)
         assert len(rows) < COUNT
-        os.kill(process_of(rows[0]), signal.SIGKILL)
+        kill_while_it_writes(process_of(rows[0]), out)
         _, told = process.communicate(timeout=120)
     finally:
         process.kill()
@@ -43,7 +57,8 @@ def test_a_worker_killed_in_the_middle(tmp_path):
     assert len(workers) == 3, "two workers, and one in place of the dead"
     expected = {path.relative_to(single): path.read_bytes() for path in single.rglob("*.png")}
     assert len(expected) == COUNT
-    assert {path.relative_to(out): path.read_bytes() for path in out.rglob("*.png")} == expected
+    assert sorted(path.relative_to(out) for path in out.rglob("*.png")) == sorted(expected), "and nothing half written"
+    assert all((out / path).read_bytes() == data for path, data in expected.items())
     (failed,) = [row for row in after if row["status"] == "failed"]
     assert "bad.jpg: not an image" in failed["error"]
 
