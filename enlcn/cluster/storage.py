@@ -88,7 +88,7 @@ def write_bytes(url: str, data: bytes, retries: int = 0) -> None:
 
 
 def remove_leftovers_beside(urls: Iterable[str]) -> None:
-    """Delete what killed processes of this host left half written in the folders of these files, where they are local."""
+    """Delete what killed processes of this host left half written in the folders of these files, if local."""
     for folder in {url.rpartition("/")[0] for url in urls}:
         filesystem, path = open_storage(folder)
         if is_local(filesystem):

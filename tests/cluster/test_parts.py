@@ -1,6 +1,8 @@
 """The parts of a cluster run that need no Ray: names, storage, manifest, marks, errors in one line."""
 
 import json
+import subprocess
+import sys
 from contextlib import nullcontext
 from types import SimpleNamespace
 
@@ -15,8 +17,17 @@ from enlcn.cli import app
 from enlcn.cluster.attempts import Attempts
 from enlcn.cluster.manifest import Manifest, Row
 from enlcn.cluster.plan import plan_cluster
-from enlcn.cluster.storage import absolute, files_under, open_storage, read_bytes, with_retries, write_bytes
+from enlcn.cluster.storage import (
+    absolute,
+    files_under,
+    open_storage,
+    read_bytes,
+    remove_leftovers_beside,
+    with_retries,
+    write_bytes,
+)
 from enlcn.errors import UserError
+from enlcn.files import atomic_write
 from tests.cluster.runs import rows_so_far, write_model
 
 
@@ -82,6 +93,25 @@ def test_writes_are_whole_and_replace(place, bucket, tmp_path):
     folder = url.rpartition("/")[0]
     assert files_under(folder) == {open_storage(url)[1]: 5}
     assert files_under(f"{folder}/none") == {}
+
+
+def test_what_a_killed_writer_left_is_removed_and_nothing_else(bucket, tmp_path):
+    """A killed process's file goes; one that is still being written, results and files of other folders stay."""
+    killed_while_writing = """
+import os, pathlib, signal, sys
+from enlcn.files import atomic_write
+with atomic_write(pathlib.Path(sys.argv[1])):
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+    for folder in ("out", "other"):
+        subprocess.run([sys.executable, "-c", killed_while_writing, tmp_path / folder / "dead.png"], check=False)
+    write_bytes(f"{bucket}/result.png", b"data")
+    write_bytes(str(tmp_path / "out" / "result.png"), b"data")
+    with atomic_write(tmp_path / "out" / "living.png") as living:
+        remove_leftovers_beside([absolute(str(tmp_path / "out" / "result.png")), f"{bucket}/result.png"])
+        assert {path.name for path in (tmp_path / "out").iterdir()} == {"result.png", living.name}
+    assert len(list((tmp_path / "other").iterdir())) == 1
+    assert read_bytes(f"{bucket}/result.png") == b"data"
 
 
 def test_other_file_systems_are_written_beside_and_moved(tmp_path, monkeypatch):
