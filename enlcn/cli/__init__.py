@@ -18,6 +18,7 @@ from enlcn.cli import (
     plot,
     reproduce,
     serve,
+    threads,
     train,
     upscale,
 )
@@ -65,4 +66,5 @@ def _global_options(
 
 def main() -> None:
     """Entry point of the `enlcn` program."""
+    threads.let_threads_sleep()
     console.run_guarded(lambda: app(standalone_mode=False))  # errors come to us, not to a box of several lines
