@@ -9,11 +9,12 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save as to_bytes
 from torch import Tensor
 
 from enlcn import authors_format, recipes
 from enlcn.config import ModelConfig
+from enlcn.device_names import usable_device
 from enlcn.errors import UserError
 from enlcn.file_metadata import file_metadata, is_ours, read_config
 from enlcn.files import atomic_write
@@ -57,7 +58,7 @@ def load(source: str | os.PathLike[str], *, device: str | torch.device = "cpu") 
     """
     if not isinstance(source, (str, os.PathLike)):
         raise UserError(f"a network is loaded from a name or a file, not from a {type(source).__name__}")
-    name, device = os.fspath(source), _usable(device)
+    name, device = os.fspath(source), usable_device(device)
     if name.startswith(UNTRAINED_PREFIX):
         return _untrained(name.removeprefix(UNTRAINED_PREFIX)).to(device).eval()
     return build(read(locate(name))).to(device).eval()
@@ -93,7 +94,7 @@ def save(
         raise UserError(f"{path}: weights are written as .safetensors; choose such a name")
     tensors = {key: _packed(value, dtype) for key, value in network.state_dict().items()}
     with atomic_write(path, overwrite=overwrite) as temporary:
-        save_file(tensors, temporary, file_metadata(network.config))
+        temporary.write_bytes(to_bytes(tensors, file_metadata(network.config)))  # a full disk is told as any other
 
 
 def read(path: str | os.PathLike[str]) -> Checkpoint:
@@ -109,8 +110,11 @@ def read(path: str | os.PathLike[str]) -> Checkpoint:
             metadata, state = {}, _read_pickled(path)
         elif path.suffix.lower() == ".onnx":
             raise UserError("an ONNX file, which `enlcn upscale -m` runs; for anything else give the weights")
+        elif path.suffix.lower() == ".pt2":
+            raise UserError("a torch.export program, for other programs to run; give the weights it was made of")
         else:
-            raise UserError(f"unknown kind of file; expected .safetensors or {', '.join(_PT_SUFFIXES)}")
+            kinds = ", ".join((".safetensors", *_PT_SUFFIXES))
+            raise UserError(f"unknown kind of file; expected {kinds}, or .onnx for upscaling")
         if is_ours(metadata):
             return _ours(metadata, state)
         return _authors(state)
@@ -198,16 +202,6 @@ def _model_of_run(folder: Path) -> Path:
             "weights it has reached"
         )
     raise UserError(f"{folder}: a folder without model.safetensors, hence of no finished run; give a file")
-
-
-def _usable(device: str | torch.device) -> torch.device:
-    try:
-        device = torch.device(device)
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError, TypeError) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise UserError(f"device '{device}' cannot be used ({reason}); 'cpu' always can") from None
-    return device
 
 
 def _is_wrapper(content: dict[str, Any], key: str) -> bool:

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 
 from enlcn.data.image_io import Image, save_image
-from enlcn.errors import UserError
 from enlcn.evaluate import Evaluated, evaluate
 from enlcn.evaluate.crops import GAP, Panel, draw_row
+from enlcn.files import check_folder
 from enlcn.upscaling import upscale
 
 MODEL = "enlcn-light-x4"
@@ -27,10 +27,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m enlcn.demo", description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=Path("out"), help="folder for the pictures (default: out)")
     folder: Path = parser.parse_args().out
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"{folder}: cannot be made a folder ({error.strerror}); name another with --out") from None
+    check_folder(folder)  # before the work
     with as_file(files("enlcn") / "assets" / PHOTO) as photo:
         restored = restore(photo)
         larger = upscale(photo, SCALE, model=MODEL)

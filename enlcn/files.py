@@ -1,11 +1,12 @@
 """Files that users name: absent ones are told at once; what is written is complete, and replaces nothing unasked."""
 
+import errno
 import os
 import re
 import socket
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from enlcn.errors import UserError
@@ -13,6 +14,8 @@ from enlcn.errors import UserError
 # In the name of every temporary file, followed by the process that writes it: processes are known by number on their
 # own host alone.
 _MARK = f".enlcn-{re.sub(r'[^A-Za-z0-9]', '', socket.gethostname())}-"
+# What a disk says of a file that was opened well; such errors name no file.
+_DISK_FAILURES = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 def _read_umask() -> int:
@@ -39,24 +42,56 @@ def refuse_to_overwrite(path: Path, overwrite: bool) -> None:
         raise UserError(f"{path}: exists already; pass --overwrite to replace it")
 
 
+def check_writable(path: Path, *, overwrite: bool = False) -> None:
+    """As `refuse_to_overwrite`, and an error if no file can be put at `path`; call it before work that takes long."""
+    refuse_to_overwrite(path, overwrite)
+    check_folder(path.parent, path)
+
+
+def check_folder(folder: Path, told: Path | None = None) -> None:
+    """An error, naming `told` or the folder, if no files can be put there. It is tried out; nothing is left behind."""
+    missing = [each for each in (folder, *folder.parents) if not os.path.lexists(each)]
+    try:
+        make_folder(folder, told)
+        _new_file(folder, "check", "", told or folder).unlink()
+    finally:
+        for each in missing:
+            with suppress(OSError):  # not made either, or in use already
+                each.rmdir()
+
+
+def make_folder(folder: Path, told: Path | None = None) -> None:
+    """Make a folder and those above it where they are missing; an error names `told`, or the folder."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _unwritable(told or folder, error) from error
+
+
 @contextmanager
 def atomic_write(path: Path, *, overwrite: bool = False) -> Iterator[Path]:
     """A temporary path beside `path`; what is written there takes its place when the block ends well.
 
     The folder is made where it is missing. The temporary file keeps the suffix, so that writers that go by it work.
+
+    Raises:
+        UserError: it exists already or cannot be written, for want of rights or room; an OSError is its cause then.
     """
     refuse_to_overwrite(path, overwrite)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    prefix = f".{path.stem}{_MARK}{os.getpid()}-"
-    handle, name = tempfile.mkstemp(prefix=prefix, suffix=path.suffix, dir=path.parent)
-    os.close(handle)
-    temporary = Path(name)
+    make_folder(path.parent, path)
+    temporary = _new_file(path.parent, path.stem, path.suffix, path)
     try:
         yield temporary
         _flush_to_disk(temporary)
         temporary.chmod(0o666 & ~_UMASK)
         temporary.replace(path)
         _flush_to_disk(path.parent)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        # Other files may have been at work in the block, too.
+        if str(error.filename) == str(temporary) or (error.filename is None and error.errno in _DISK_FAILURES):
+            raise _unwritable(path, error) from error
+        raise
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
@@ -70,6 +105,26 @@ def remove_leftovers(folder: Path) -> None:
         process = path.name.rpartition(_MARK)[2].partition("-")[0]
         if process.isdecimal() and not _is_alive(int(process)):
             path.unlink(missing_ok=True)
+
+
+def _new_file(folder: Path, stem: str, suffix: str, told: Path) -> Path:
+    """An empty file that `remove_leftovers` knows as this process's."""
+    try:
+        handle, name = tempfile.mkstemp(prefix=f".{stem}{_MARK}{os.getpid()}-", suffix=suffix, dir=folder)
+    except OSError as error:
+        raise _unwritable(told, error) from error
+    os.close(handle)
+    return Path(name)
+
+
+def _unwritable(path: Path, error: OSError) -> UserError:
+    """`path` cannot be written, and why: the system's "File exists" would not say that a folder was wanted."""
+    blocking = next(
+        (each for each in reversed((path, *path.parents)) if os.path.lexists(each) and not each.is_dir()), None
+    )
+    wants_folder = isinstance(error, FileExistsError | NotADirectoryError)
+    reason = f"{blocking} is a file, not a folder" if wants_folder and blocking else error.strerror or str(error)
+    return UserError(f"{path}: cannot be written ({reason})")
 
 
 def _is_alive(process: int) -> bool:

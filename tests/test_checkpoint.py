@@ -1,6 +1,5 @@
 import json
 import pickle
-from pathlib import Path
 
 import pytest
 import torch
@@ -60,14 +59,15 @@ def test_never_overwrites_without_being_told(tmp_path, network):
     assert list(tmp_path.iterdir()) == [target]  # no temporary files left
 
 
-def test_failed_write_leaves_nothing(tmp_path, network, monkeypatch):
-    def fail(*args):
-        Path(args[1]).write_text("half")
-        raise OSError("disk full")
-
-    monkeypatch.setattr("enlcn.checkpoint.save_file", fail)
-    with pytest.raises(OSError, match="disk full"):
-        save(network, tmp_path / "w.safetensors")
+def test_failed_write_leaves_nothing(tmp_path, network):
+    resource = pytest.importorskip("resource")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))  # as a full disk: the file ends after 1000 bytes
+    try:
+        with pytest.raises(UserError, match=r"w\.safetensors: cannot be written \(File too large\)"):
+            save(network, tmp_path / "w.safetensors")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -111,6 +111,7 @@ def damaged_files(folder, network):
     torch.save({"format": "enlcn-training", "step": 3}, folder / "last.pt")
     (folder / "nothing").mkdir()
     torch.save({}, folder / "nothing.pt")
+    (folder / "program.pt2").write_bytes(b"PK")
     return {
         "version.safetensors": "format version 9",
         "config.safetensors": "config in its metadata cannot be read",
@@ -123,7 +124,8 @@ def damaged_files(folder, network):
         "text.pt": "cannot be read as weights alone",
         "empty.pt": "cannot be read as weights alone",
         "harmful.pt": "cannot be read as weights alone",
-        "notes.txt": "unknown kind of file",
+        "notes.txt": r"unknown kind of file; expected \.safetensors, \.pt, \.pth, \.ckpt, or \.onnx for upscaling$",
+        "program.pt2": r"a torch\.export program, for other programs to run; give the weights it was made of$",
         "module.pt": r"whole module .*\.SRNetwork\); save the module's state_dict\(\) instead$",
         "last.pt": "a training checkpoint; `enlcn export-weights` writes",
         "nothing": "a folder without model.safetensors",
@@ -171,6 +173,12 @@ def test_devices_that_are_not_there_are_named(device):
     with pytest.raises(UserError, match=f"device '{device}' cannot be used") as caught:
         load("untrained:enlcn-tiny", device=device)
     assert "\n" not in str(caught.value)
+    assert "--device" not in str(caught.value)
+
+
+def test_of_torchs_devices_only_those_in_use_are_listed():
+    with pytest.raises(UserError, match=r"\(no such device\); choose from cpu, cuda, cuda:1, mps$"):
+        load("untrained:enlcn-tiny", device="warp")
 
 
 def test_save_wants_safetensors(tmp_path, network):

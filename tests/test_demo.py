@@ -18,7 +18,7 @@ def test_a_place_that_cannot_be_written_is_one_line(tmp_path):
     done = demo(tmp_path / "file")
     assert done.returncode == 2
     assert len(done.stderr.splitlines()) == 1
-    assert "cannot be made a folder" in done.stderr
+    assert "is a file, not a folder" in done.stderr
 
 
 def test_demo(tmp_path):

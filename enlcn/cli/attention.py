@@ -7,7 +7,7 @@ import typer
 
 from enlcn.cli import console
 from enlcn.errors import UserError
-from enlcn.files import refuse_absent, refuse_to_overwrite
+from enlcn.files import check_writable, refuse_absent
 
 
 def attention(
@@ -41,7 +41,7 @@ def attention(
     from enlcn.data.image_formats import format_for_path
 
     format_for_path(out)
-    refuse_to_overwrite(out, overwrite)
+    check_writable(out, overwrite=overwrite)
     refuse_absent(photo)
     import numpy as np
 

@@ -7,7 +7,7 @@ import typer
 
 from enlcn.cli import console
 from enlcn.errors import UserError
-from enlcn.files import refuse_to_overwrite
+from enlcn.files import check_writable
 
 _DTYPES = ("fp32", "fp16", "bf16")
 
@@ -28,7 +28,7 @@ def convert(
     from enlcn.zoo import refuse_unknown
 
     refuse_unknown(source)
-    refuse_to_overwrite(target, overwrite)
+    check_writable(target, overwrite=overwrite)
     from dataclasses import replace
 
     import torch
@@ -45,19 +45,19 @@ def convert(
     network = build(replace(checkpoint, config=config))
     stored = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}[dtype]
     save(network, target, dtype=stored, overwrite=overwrite)
-    console.out.print(f"{target}: {checkpoint.layout} layout read, {target.stat().st_size / 2**20:.1f} MiB written")
+    console.say(f"{target}: {checkpoint.layout} layout read, {target.stat().st_size / 2**20:.1f} MiB written")
 
 
 def info(
-    model: Annotated[str, typer.Argument(help="A checkpoint file, or untrained:NAME for a named network.")],
+    model: Annotated[
+        str, typer.Argument(help="A model's name, a checkpoint, a training run, an address, or untrained:NAME.")
+    ],
     json_output: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
     size: Annotated[str, typer.Option(help="LR size WxH at which FLOPs are counted.")] = "256x256",
 ) -> None:
     """Show what a checkpoint is: architecture, scale, parameters, cost, attention settings."""
     width, height = _parse_size(size)
     import json
-
-    from rich.table import Table
 
     from enlcn import recipes
     from enlcn.config import describe_body, to_dict
@@ -89,20 +89,22 @@ def info(
         typer.echo(json.dumps(facts, indent=2))
         return
     attention = config.attention
-    table = Table(show_header=False, box=None, title=model, title_justify="left")
-    table.add_row("layout", layout if bytes_on_disk is None else f"{layout}, {bytes_on_disk / 2**20:.2f} MiB")
-    table.add_row("scale", f"x{config.scale}")
-    table.add_row("body", f"{describe_body(config)}, {config.upsampler}")
-    table.add_row("parameters", f"{facts['parameters']:,}")
-    table.add_row("cost", f"{flops / (width * height) / 1e6:,.2f} MFLOPs per LR pixel (at {width}x{height})")
+    card = [
+        ("layout", layout if bytes_on_disk is None else f"{layout}, {bytes_on_disk / 2**20:.2f} MiB"),
+        ("scale", f"x{config.scale}"),
+        ("body", f"{describe_body(config)}, {config.upsampler}"),
+        ("parameters", f"{facts['parameters']:,}"),
+        ("cost", f"{flops / (width * height) / 1e6:,.2f} MFLOPs per LR pixel (at {width}x{height})"),
+    ]
     if config.num_attentions:
-        table.add_row("attention", f"{config.num_attentions} x {attention.kind}, after blocks {config.attention_after}")
-        for name, value in to_dict(config)["attention"].items():
-            if name != "kind" and _is_used(attention.kind, name):
-                table.add_row(f"  {name}", str(value))
+        card.append(("attention", f"{config.num_attentions} x {attention.kind}, after blocks {config.attention_after}"))
+        settings = to_dict(config)["attention"].items()
+        card += [
+            (f"  {name}", str(value)) for name, value in settings if name != "kind" and _is_used(attention.kind, name)
+        ]
     else:
-        table.add_row("attention", "none")
-    console.out.print(table)
+        card.append(("attention", "none"))
+    console.show_card(model, card)
 
 
 def _is_used(kind: str, setting: str) -> bool:

@@ -3,24 +3,37 @@
 import logging
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
 from rich.console import Console
 from rich.logging import RichHandler
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
 
 from enlcn.errors import UserError
 
-out = Console(highlight=False, soft_wrap=True)
-err = Console(stderr=True, highlight=False, soft_wrap=True)
+# Without emoji: they would take the place of names such as a:car:.png.
+out = Console(highlight=False, soft_wrap=True, emoji=False)
+err = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
 log = logging.getLogger("enlcn")
+
+
+class _LineHandler(logging.Handler):
+    """Each message as one line, however long: what reads log files goes by lines."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        err.print(self.format(record), markup=False)
 
 
 def set_verbosity(level: int) -> None:
     """-1 quiet (errors only), 0 normal, 1 verbose (debug messages)."""
     out.quiet = level < 0
-    log.handlers = [RichHandler(console=err, show_time=False, show_path=False, show_level=level > 0)]
+    handler: logging.Handler = RichHandler(console=err, show_time=False, show_path=False, show_level=level > 0)
+    if not sys.stderr.isatty():
+        handler = _LineHandler()
+        handler.setFormatter(logging.Formatter("%(levelname)s %(message)s" if level > 0 else "%(message)s"))
+    log.handlers = [handler]
     log.setLevel({-1: logging.ERROR, 0: logging.INFO}.get(level, logging.DEBUG))
 
 
@@ -28,6 +41,23 @@ def say(text: str, *, to: Console | None = None) -> None:
     """Print a line as it is: names and paths may hold what looks like markup. Silent with -q."""
     if not out.quiet:
         (to or out).print(text, markup=False)
+
+
+def show_card(title: str, facts: Iterable[tuple[str, str]]) -> None:
+    """What is known of one thing: labels and values, folded to a terminal's width, a line each where piped."""
+    facts = list(facts)
+    if not out.is_terminal:  # a table would cut what has no blanks, such as paths
+        width = max(len(label) for label, _ in facts)
+        for line in (title, *(f"{label:{width}}  {value}" for label, value in facts)):
+            say(line)
+        return
+    table = Table(show_header=False, box=None, pad_edge=False)
+    table.add_column()
+    table.add_column(overflow="fold")
+    for label, value in facts:
+        table.add_row(label, escape(value))
+    say(title)
+    out.print(table)
 
 
 def progress_bar() -> Progress:
@@ -50,6 +80,10 @@ def run_guarded(command: Callable[[], object]) -> None:
         _fail(str(error))
     except BrokenPipeError:
         sys.exit(141)
+    except OSError as error:  # a file or address that nobody looked at before
+        log.debug("where it happened", exc_info=True)
+        where = f"{error.filename}: " if error.filename is not None else ""
+        _fail(where + (error.strerror or (str(error).splitlines() or [type(error).__name__])[0]))
     except KeyboardInterrupt:
         err.print("interrupted")
         sys.exit(130)

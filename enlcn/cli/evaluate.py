@@ -79,7 +79,7 @@ def evaluate(
     from enlcn.evaluate import evaluate as run
     from enlcn.evaluate.crops import CropCollector
     from enlcn.evaluate.report import check_report_folder, write_reports
-    from enlcn.files import refuse_to_overwrite
+    from enlcn.files import check_folder, check_writable
     from enlcn.zoo import fetch_remote
 
     if border not in BORDERS:
@@ -88,7 +88,9 @@ def evaluate(
         check_report_folder(out, overwrite)
     if crops:
         format_for_path(crops)
-        refuse_to_overwrite(crops, overwrite)
+        check_writable(crops, overwrite=overwrite)
+    if save_images:
+        check_folder(save_images)
     collector = CropCollector(Settings(scale, scale), box, tuple(crop_image or ())) if crops else None
 
     fetch_remote(model)

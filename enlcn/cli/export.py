@@ -55,9 +55,9 @@ def _export_graph(model: str, target: Path, name: str, precision: str, opset: in
     from enlcn.checkpoint import load
     from enlcn.export.onnx import DEFAULT_OPSET, export_onnx
     from enlcn.export.torch_export import export_pt2
-    from enlcn.files import refuse_to_overwrite
+    from enlcn.files import check_writable
 
-    refuse_to_overwrite(target, overwrite)
+    check_writable(target, overwrite=overwrite)
     network = load(model)
     with console.progress_bar() as bar:
         task = bar.add_task(f"writing {console.escape(target.name)}", total=None)

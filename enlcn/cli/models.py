@@ -74,12 +74,7 @@ def show(
     if json_output or context.obj:  # `models --json NAME` is as good as `models NAME --json`
         typer.echo(json.dumps(_facts(row), indent=2, ensure_ascii=False))
         return
-    from rich.table import Table
-
-    table = Table(show_header=False, box=None, title=row.name, title_justify="left")
-    for label, value in _card(row):
-        table.add_row(label, console.escape(value))
-    console.out.print(table)
+    console.show_card(row.name, _card(row))
 
 
 @app.command("pull")

@@ -55,11 +55,12 @@ def reproduce(
         list[Path] | None, typer.Option(help="A further test set, such as Urban100's folder; repeatable.")
     ] = None,
     budget: Annotated[
-        float,
+        float | None,
         typer.Option(
-            metavar="SECONDS", help="Of the whole reproduction, over all calls: it sets the steps of every run."
+            metavar="SECONDS",
+            help="Of the whole reproduction, over all calls: it sets the steps of every run. Default: 600; smoke: 10.",
         ),
-    ] = 600.0,
+    ] = None,
     time_limit: Annotated[
         float | None,
         typer.Option(metavar="SECONDS", help="Stop this call then; what is done is kept, the same command goes on."),
@@ -117,11 +118,12 @@ def reproduce(
     store = Store(out)
     left = None
     if not render_only:
+        from enlcn.reproduce.preset import budget_of
         from enlcn.reproduce.run import Request
         from enlcn.reproduce.run import reproduce as run
         from enlcn.reproduce.split import Sources
 
-        if not resume and not overwrite and store.plan() is not None:
+        if not resume and not overwrite and not store.is_empty:
             raise UserError(f"{out}: holds a reproduction already; choose another folder, or pass --overwrite")
         changes = {
             "seeds": seeds,
@@ -135,7 +137,7 @@ def reproduce(
             names=chosen,
             out=out,
             sources=Sources(_data_folder(data), tuple(testset or ()), cache),
-            budget=budget,
+            budget=budget_of(preset, budget),
             time_limit=time_limit,
             device=device,
             preset=preset,
@@ -162,16 +164,28 @@ def _show_on(bar: "Progress") -> Callable[[str, int, int], None]:
     """What shows how far a reproduction is: a bar, or a line now and then where nobody watches a terminal."""
     task = bar.add_task("starting", total=None)
     last_said, said_at = "", 0.0
+    began, before = 0.0, 0  # of what is being done: when, and how much of it was there already
 
     def show(what: str, done: int, total: int) -> None:
-        nonlocal last_said, said_at
+        nonlocal last_said, said_at, began, before
         bar.update(task, description=what, completed=done, total=total)
-        quiet = console.out.quiet or console.err.is_terminal
-        if not quiet and (what != last_said or time.monotonic() - said_at > _SECONDS_BETWEEN_LINES):
-            console.say(f"{what}: {done} of {total}", to=console.err)
-            last_said, said_at = what, time.monotonic()
+        if console.out.quiet or console.err.is_terminal:
+            return
+        now = time.monotonic()
+        if what != last_said:
+            began, before = now, done
+        elif now - said_at <= _SECONDS_BETWEEN_LINES:
+            return
+        left = _seconds_left(now - began, done - before, total - done)
+        console.say(f"{what}: {done:,} of {total:,}{left}", to=console.err)
+        last_said, said_at = what, now
 
     return show
+
+
+def _seconds_left(seconds: float, done: int, left: int) -> str:
+    """An estimate in words, where something was done and something is left."""
+    return f", about {seconds / done * left:,.0f} s left" if done > 0 and left > 0 else ""
 
 
 def _chosen(names: list[str]) -> tuple[str, ...]:

@@ -138,8 +138,10 @@ def _listen(host: str, port: int | None) -> socket.socket:
         except (OSError, OverflowError) as error:
             listener.close()
             reason = getattr(error, "strerror", None) or str(error)
-            failure = f"cannot listen on {host} port {candidate} ({reason}); choose another --port or --host"
-    raise UserError(failure)
+            no_such_host = isinstance(error, socket.gaierror)
+    where = host if port is None or no_such_host else f"{host} port {port}"
+    advice = "--host" if no_such_host else "--port or --host"
+    raise UserError(f"cannot listen on {where} ({reason}); choose another {advice}")
 
 
 def _names_elsewhere(host: str, allowed: tuple[str, ...]) -> list[str]:

@@ -142,11 +142,11 @@ def export_weights(
 
     from enlcn.checkpoint import save
     from enlcn.file_parts import split_file
-    from enlcn.files import refuse_to_overwrite
+    from enlcn.files import check_writable
     from enlcn.train.snapshot import RunFolder
     from enlcn.train.warm_start import network_of
 
-    refuse_to_overwrite(target, overwrite)
+    check_writable(target, overwrite=overwrite)
     network = network_of(RunFolder(source).last if source.is_dir() else source)
     stored = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}[dtype]
     save(network, target, dtype=stored, overwrite=overwrite)

@@ -8,7 +8,7 @@ import typer
 
 from enlcn.cli import console, picture_options, video_options
 from enlcn.errors import UserError
-from enlcn.files import refuse_absent, refuse_to_overwrite
+from enlcn.files import check_writable, refuse_absent
 
 
 def upscale(
@@ -18,7 +18,8 @@ def upscale(
         typer.Option(
             "--output",
             "-o",
-            help="A file, a folder, or - for standard output. Default: beside the input; for a folder, FOLDER_x4.",
+            help="A file, a folder, or - for standard output. Default: beside the input; for a folder, FOLDER_x4. "
+            "Of a.jpg and a.png together come a_jpg.png and a_png.png.",
         ),
     ] = None,
     scale: Annotated[
@@ -97,7 +98,7 @@ def upscale(
 
     target = Target(scale, width, height)
     if report is not None:
-        refuse_to_overwrite(report, overwrite or skip_existing)
+        check_writable(report, overwrite=overwrite or skip_existing)
     if quality is not None and not planned:
         raise UserError("--quality is for pictures; videos take --crf, where smaller is better")
     if (format is not None or lossless) and not planned:

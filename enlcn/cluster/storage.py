@@ -13,6 +13,8 @@ from enlcn.errors import MissingExtraError, UserError
 from enlcn.files import atomic_write, remove_leftovers
 
 Result = TypeVar("Result")
+# Errors that no moment will change.
+_LASTING = (FileNotFoundError, FileExistsError, PermissionError, IsADirectoryError, NotADirectoryError)
 # One request makes the whole object visible, or nothing.
 _OBJECT_STORES = {"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "oss", "memory"}
 _PACKAGES = {
@@ -27,7 +29,7 @@ _PACKAGES = {
 
 
 def open_storage(url: str) -> tuple[Any, str]:
-    """The file system of a URL or plain path, and the path within it."""
+    """The file system of a URL or plain path, and the path within it, without `..` where it is local."""
     try:
         import fsspec
     except ImportError:
@@ -41,7 +43,10 @@ def open_storage(url: str) -> tuple[Any, str]:
         raise UserError(f"{url}: {protocol}:// needs another package here and on every worker: {advice}") from None
     except (ValueError, OSError) as error:
         raise UserError(f"{url}: {(str(error).splitlines() or [type(error).__name__])[0]}") from None
-    return filesystem, str(path)
+    path = str(path)
+    if is_local(filesystem) and ".." in path.split("/"):
+        path = os.path.realpath(path)  # after a link, `..` is not the folder before it
+    return filesystem, path
 
 
 def absolute(url: str) -> str:
@@ -100,10 +105,9 @@ def with_retries(action: Callable[[], Result], retries: int) -> Result:
     for attempt in range(retries + 1):
         try:
             return action()
-        except (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError):
-            raise  # no moment will change that
-        except OSError:
-            if attempt == retries:
+        except (OSError, UserError) as error:
+            cause = error.__cause__ if isinstance(error, UserError) else error  # what `atomic_write` tells users of
+            if attempt == retries or not isinstance(cause, OSError) or isinstance(cause, _LASTING):
                 raise
             time.sleep(2**attempt)
     raise AssertionError("unreachable")

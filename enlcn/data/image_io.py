@@ -144,11 +144,8 @@ def save_image(
     format = format_for_path(path)
     refuse_to_overwrite(path, overwrite)
     data = encode_image(image, format, quality=quality, lossless=lossless, name=str(path))
-    try:
-        with atomic_write(path, overwrite=overwrite) as temporary:
-            temporary.write_bytes(data)
-    except OSError as error:
-        raise ImageError(f"{path}: cannot be written ({error.strerror or error})") from None
+    with atomic_write(path, overwrite=overwrite) as temporary:
+        temporary.write_bytes(data)
     return path
 
 

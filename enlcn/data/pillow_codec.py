@@ -47,7 +47,7 @@ def decode(data: bytes, format: str, max_pixels: int, name: str) -> tuple[Image,
         icc=matching_profile(icc, pixels),
         exif=with_upright_orientation(exif) if exif else None,
         xmp=xmp.encode() if isinstance(xmp, str) else xmp,
-        dpi=(float(dpi[0]), float(dpi[1])) if dpi and min(dpi) > 0 else None,
+        dpi=(float(dpi[0]), float(dpi[1])) if dpi and min(dpi) > 1 else None,  # 1: of TIFF files that tell none
     )
     return decoded, orientation if orientation in range(1, 9) else 1
 

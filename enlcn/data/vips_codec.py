@@ -25,6 +25,10 @@ LOADERS = {"png": "png", "jpeg": "jpeg", "webp": "webp", "avif": "heif", "tiff":
 _STRICTLY_READ = ("jpeg", "tiff")
 _HARMLESS = re.compile(r"VipsJpeg: Corrupt JPEG data: \d+ extraneous bytes before marker")
 _MM_PER_INCH = 25.4
+# Pixels per mm that libvips gives images whose files tell none: TIFF and others, PNG, JPEG. The last is 72 dpi, which
+# programs assume then; PNG and TIFF are not written without.
+_UNTOLD = (1.0, 2.834, 72 / _MM_PER_INCH)
+_KEEP_ALL_BUT_EXIF = 2 + 4 + 8 + 16  # XMP, IPTC, ICC, other: libvips' VipsForeignKeep
 _DEVICE_INDEPENDENT = ("lab", "labs", "labq", "xyz", "lch", "cmc")
 _DTYPES: dict[str, np.dtype] = {"uchar": np.dtype(np.uint8), "ushort": np.dtype(np.uint16)}
 # libvips keeps what went wrong in one place for all threads, and whether a fault is harmless is told by its text, which
@@ -79,7 +83,7 @@ def decode(data: bytes, format: str, max_pixels: int, name: str) -> tuple[Image,
         orientation = image.get("orientation") if format == "tiff" else orientation_of(without_prefix(exif))
         pages = image.get("n-pages") if image.get_typeof("n-pages") else 1
     except pyvips.Error as error:
-        raise ImageError(f"{name}: damaged or truncated {FORMATS[format].name} file ({reason(error)})") from None
+        raise ImageError(f"{name}: damaged or truncated {FORMATS[format].name} file{because(error)}") from None
     if pages > 1:
         log.warning("%s: has %d pages or frames; only the first is read", name, pages)
     pixels, alpha = split_alpha(planes)
@@ -124,10 +128,10 @@ def encode(image: Image, format: str, quality: int | None, lossless: bool, name:
     try:
         encoded = pyvips.Image.new_from_memory(planes, image.width, image.height, bands, kind)
         encoded = with_metadata(encoded, image, image.bits, image.is_grey)
-        options = save_options(format, image.bits, planes.nbytes, quality, lossless)
+        options = save_options(format, image.bits, planes.nbytes, quality, lossless) | without_new_exif(format, image)
         data = getattr(encoded, f"{LOADERS[format]}save_buffer")(**options)
     except pyvips.Error as error:
-        raise ImageError(f"{name}: cannot be written as {FORMATS[format].name} ({reason(error)})") from None
+        raise ImageError(f"{name}: cannot be written as {FORMATS[format].name}{because(error)}") from None
     return tiff_with_exif(data, image.exif) if format == "tiff" and image.exif else data
 
 
@@ -154,8 +158,8 @@ def with_metadata(image: Any, like: Image, bits: int, is_grey: bool) -> Any:
     """A libvips image declared grey or RGB of 8 or 16 bits, with the profile and metadata of `like`."""
     colours = {8: ("srgb", "b-w"), 16: ("rgb16", "grey16")}[bits][is_grey]
     image = image.copy(interpretation=colours)
-    if like.dpi is not None:
-        image = image.copy(xres=like.dpi[0] / _MM_PER_INCH, yres=like.dpi[1] / _MM_PER_INCH)
+    xres, yres = (_UNTOLD[-1], _UNTOLD[-1]) if like.dpi is None else (dpi / _MM_PER_INCH for dpi in like.dpi)
+    image = image.copy(xres=xres, yres=yres)
     for field, data in (("icc-profile-data", like.icc), ("xmp-data", like.xmp)):
         if data is not None:
             image.set_type(vips().GValue.blob_type, field, data)
@@ -176,6 +180,15 @@ def save_options(format: str, bits: int, nbytes: int, quality: int | None, lossl
     if format == "tiff":
         return {"compression": "deflate", "predictor": "horizontal", "bigtiff": nbytes > _CLASSIC_TIFF_BYTES}
     return {}
+
+
+def without_new_exif(format: str, like: Image) -> dict[str, Any]:
+    """What keeps the writer from making an EXIF block of its own, where that would say nothing about the picture."""
+    # Elsewhere than in PNG, EXIF is where the resolution is told; and JPEG files without any header are rare.
+    told_elsewhere = format == "png" or (format in ("webp", "avif") and like.dpi is None)
+    if like.exif is not None or not told_elsewhere or not vips().at_least_libvips(8, 15):
+        return {}
+    return {"keep": _KEEP_ALL_BUT_EXIF}
 
 
 def to_grey_or_rgb(image: Any, name: str) -> Any:
@@ -201,8 +214,8 @@ def blob(image: Any, field: str) -> bytes | None:
 
 
 def dpi_of(image: Any) -> tuple[float, float] | None:
-    """Resolution where the file gave one: libvips says 1 pixel per mm where it did not."""
-    if image.xres == 1 and image.yres == 1:
+    """Resolution where the file gave one."""
+    if image.xres == image.yres and image.xres in _UNTOLD:
         return None
     return image.xres * _MM_PER_INCH, image.yres * _MM_PER_INCH
 
@@ -232,9 +245,9 @@ def _one_pixel_png(exif: bytes) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
 
 
-def reason(error: Any) -> str:
-    """Why libvips failed, in one line."""
-    return next(iter(_told(error)), "unknown reason")
+def because(error: Any) -> str:
+    """Why libvips failed, in brackets, to follow what it failed at; nothing where it does not say."""
+    return f" ({told[0]})" if (told := _told(error)) else ""
 
 
 def _told(error: Any) -> list[str]:

@@ -118,8 +118,8 @@ class ImageStream:
             yield top, left, piece.pixels, piece.alpha
 
     def _damaged(self, error: Exception) -> ImageError:
-        reason = vips_codec.reason(error)
-        return ImageError(f"{self._path}: damaged or truncated {FORMATS[self._format].name} file ({reason})")
+        kind = FORMATS[self._format].name
+        return ImageError(f"{self._path}: damaged or truncated {kind} file{vips_codec.because(error)}")
 
 
 def save_raw(
@@ -148,11 +148,12 @@ def save_raw(
     image = vips_codec.with_metadata(image, like, bits, is_grey)
     nbytes = pixels.shape[0] * pixels.shape[1] * pixels.shape[2] * pixels.dtype.itemsize
     options = vips_codec.save_options(format, bits, nbytes, quality or FORMATS[format].quality, lossless)
+    options |= vips_codec.without_new_exif(format, like)
     try:
         getattr(image, f"{vips_codec.LOADERS[format]}save")(str(path), **options)
     except vips.Error as error:
-        reason = vips_codec.reason(error)
-        raise ImageError(f"{path}: cannot be written as {FORMATS[format].name} ({reason})") from None
+        kind = FORMATS[format].name
+        raise ImageError(f"{path}: cannot be written as {kind}{vips_codec.because(error)}") from None
     if format == "tiff" and like.exif is not None and not add_exif_to_tiff_file(path, like.exif):
         log.warning("%s: written as BigTIFF, which takes no EXIF here; profile and XMP are kept", path)
 

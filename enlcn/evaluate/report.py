@@ -11,7 +11,7 @@ import torch
 
 from enlcn.evaluate import paper
 from enlcn.evaluate.results import Results, Score, TestsetInfo
-from enlcn.files import atomic_write, refuse_to_overwrite
+from enlcn.files import atomic_write, check_writable
 from enlcn.version import __version__
 
 REPORT_NAMES = ("results.json", "results.csv", "results.md")
@@ -128,9 +128,9 @@ def to_markdown(results: Results, with_paper: bool = False) -> str:
 
 
 def check_report_folder(folder: Path, overwrite: bool) -> None:
-    """An error, before any work is done, if a report is there already and may not be replaced."""
+    """An error, before any work is done, if a report is there already and may not be replaced, or cannot be written."""
     for name in REPORT_NAMES:
-        refuse_to_overwrite(folder / name, overwrite)
+        check_writable(folder / name, overwrite=overwrite)
 
 
 def write_reports(results: Results, folder: Path, *, with_paper: bool = False, overwrite: bool = False) -> list[Path]:

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from enlcn.errors import MissingExtraError, UserError
+from enlcn.files import check_folder, make_folder
 from enlcn.models.backbone import SRNetwork
 from enlcn.version import __version__
 
@@ -97,8 +98,9 @@ def save_folder(
         raise UserError(f"{folder}: is a file; give a folder")
     if folder.is_dir() and any(folder.iterdir()) and not overwrite:
         raise UserError(f"{folder}: is a folder with files in it; pass --overwrite to replace them")
+    check_folder(folder)
     model = HubNetwork.sharing(network)
-    folder.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(folder.parent)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as temporary:
         before = model.stored_dtype  # it may be the caller's own network
         model.stored_dtype = torch.float16 if half else None

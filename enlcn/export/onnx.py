@@ -12,7 +12,7 @@ import torch
 
 from enlcn.errors import MissingExtraError, UserError
 from enlcn.export.graph import AXES, CHECKED_SIZES, EXAMPLE_SIZE, Exported, Progress, describe, traceable, verify
-from enlcn.files import atomic_write, refuse_to_overwrite
+from enlcn.files import atomic_write, check_writable
 from enlcn.models.backbone import SRNetwork
 from enlcn.upscaling.onnx_model import INPUT, OUTPUT, SUFFIX, open_onnx
 
@@ -49,7 +49,7 @@ def export_onnx(
         raise UserError(f"{path}: ONNX files end in {SUFFIX}; choose such a name")
     if opset not in OPSETS:
         raise UserError(f"--opset is {opset}; choose from {OPSETS.start} to {OPSETS.stop - 1}")
-    refuse_to_overwrite(path, overwrite)
+    check_writable(path, overwrite=overwrite)
     _require_packages()
     step = counter(progress, 2 + len(CHECKED_SIZES))
     program = _program(traceable(network, precision), opset)

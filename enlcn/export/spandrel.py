@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import save as to_bytes
 from torch import Tensor
 
 from enlcn import authors_format
@@ -74,7 +74,8 @@ def save(network: SRNetwork, path: str | os.PathLike[str], *, half: bool = False
     if half:
         tensors = {key: value.half() for key, value in tensors.items()}
     with atomic_write(path, overwrite=overwrite) as temporary:
-        save_file(tensors | {CONFIG_TENSOR: config_tensor(network.config)}, temporary, file_metadata(network.config))
+        tensors |= {CONFIG_TENSOR: config_tensor(network.config)}
+        temporary.write_bytes(to_bytes(tensors, file_metadata(network.config)))
 
 
 def run(network: SRNetwork, image: Tensor, progress: Progress | None = None) -> Tensor:

@@ -19,7 +19,7 @@ from enlcn.export.graph import (
     verify,
 )
 from enlcn.export.onnx import counter, quiet
-from enlcn.files import atomic_write, refuse_to_overwrite
+from enlcn.files import atomic_write, check_writable
 from enlcn.models.backbone import SRNetwork
 
 SUFFIX = ".pt2"
@@ -52,7 +52,7 @@ def export_pt2(
     path = Path(path)
     if path.suffix.lower() != SUFFIX:
         raise UserError(f"{path}: exported programs end in {SUFFIX}; choose such a name")
-    refuse_to_overwrite(path, overwrite)
+    check_writable(path, overwrite=overwrite)
     step = counter(progress, 2 + len(CHECKED_SIZES))
     dimensions = {axis: torch.export.Dim(label, min=1) for axis, label in AXES.items()}
     metadata = describe(network, name=name or path.stem, precision=precision)

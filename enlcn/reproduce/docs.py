@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from enlcn.errors import UserError
-from enlcn.files import atomic_write
+from enlcn.files import atomic_write, check_writable, make_folder
 from enlcn.reproduce.items import ITEMS
 from enlcn.reproduce.label import command_of, describe_plan, describe_result
 from enlcn.reproduce.report import to_markdown, write_all
@@ -53,7 +53,7 @@ def write_docs(store: Store, path: Path, *, with_photographs: bool = True) -> li
         for picture in [*(f"{chart}.png" for chart in section.charts), *section.pictures]:
             source = store.pictures / picture
             if source.is_file():
-                folder.mkdir(parents=True, exist_ok=True)
+                make_folder(folder)
                 written.append(Path(shutil.copyfile(source, folder / picture)))
     parts.append(FULL)
     with atomic_write(path, overwrite=True) as temporary:
@@ -62,9 +62,10 @@ def write_docs(store: Store, path: Path, *, with_photographs: bool = True) -> li
 
 
 def check_docs(path: Path) -> None:
-    """An error if `path` is there and was not written by `write_docs`; to be asked before the work."""
+    """An error if `path` was not written by `write_docs`, or cannot be written; to be asked before the work."""
     if path.is_dir() or (path.is_file() and BEGIN not in path.read_text(encoding="utf-8", errors="replace")):
         raise UserError(f"{path}: exists and was not written by `enlcn reproduce`; give another name to --docs")
+    check_writable(path, overwrite=True)
 
 
 def kept_judgement(path: Path) -> str:

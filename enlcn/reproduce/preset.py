@@ -18,6 +18,9 @@ from enlcn.train.config import (
 SCALE = 4
 WARM_UP_SHARE = 0.15  # the paper: 150 of 1000 epochs without L_cl
 SMOKE_SECONDS = 180.0
+# Seconds of a whole reproduction where the user names none. No field of `Preset`: by those, old plans are compared.
+DEFAULT_BUDGET = 600.0
+BUDGETS = {"smoke": 10.0}
 
 
 @dataclass(frozen=True)
@@ -121,6 +124,15 @@ PRESETS = {
 }
 
 
+def budget_of(preset: str, given: float | None) -> float:
+    """Seconds for a reproduction: those given, else what suits the preset of this name, which may be "auto".
+
+    >>> budget_of("smoke", None), budget_of("auto", None), budget_of("smoke", 60.0)
+    (10.0, 600.0, 60.0)
+    """
+    return BUDGETS.get(preset, DEFAULT_BUDGET) if given is None else given
+
+
 def choose_preset(name: str, *, budget: float, on_cuda: bool) -> Preset:
     """The preset called `name`; "auto" goes by the budget and the device."""
     if name == "auto":
@@ -150,7 +162,7 @@ def shrink(config: TrainConfig, preset: Preset, steps: int) -> TrainConfig:
         # Compiling takes longer than such a run; the graph of kernels does without.
         engine=EngineConfig(compile="off"),
         cadence=CadenceConfig(
-            log=max(1, min(500, steps)),
+            log=max(1, min(500, steps // 10)),  # often enough to see how far a run is
             validate=0,
             checkpoint=0,
             redraw=max(1, steps // 40),

@@ -11,10 +11,11 @@ import torch
 
 from enlcn.cost import num_parameters
 from enlcn.errors import UserError
+from enlcn.files import check_folder
 from enlcn.reproduce.items import ITEMS, PRIORITY
 from enlcn.reproduce.material import Material
 from enlcn.reproduce.plan import Trial, steps_within, unique_runs
-from enlcn.reproduce.preset import Preset, choose_preset
+from enlcn.reproduce.preset import DEFAULT_BUDGET, Preset, choose_preset
 from enlcn.reproduce.rows import FULL, RunSpec, config_of, key_of
 from enlcn.reproduce.section import Context
 from enlcn.reproduce.split import Sources
@@ -53,7 +54,7 @@ class Request:
     names: tuple[str, ...]
     out: Path
     sources: Sources
-    budget: float = 600.0
+    budget: float = DEFAULT_BUDGET
     time_limit: float | None = None
     device: str = "auto"
     preset: str = "auto"
@@ -111,16 +112,27 @@ def _reproduce(
         threads = max(1, torch.get_num_threads() // request.jobs) if request.jobs > 1 else None
         work = Work(preset, steps, request.sources, str(device), request.out, deadline, threads, request.jobs)
         done = sum(store.run(key_of(config_of(spec, preset, steps))) is not None for spec in wanted)
-        counter = iter(range(done + 1, len(wanted) + 1))
-        progress("training", done, len(wanted))
-        left = train_all(
-            wanted,
-            work,
-            material,
-            on_done=lambda: progress("training", next(counter, len(wanted)), len(wanted)),
-        )
+        counter = _Counter(done, len(wanted), steps, progress)
+        left = train_all(wanted, work, material, on_done=counter.on_done, on_step=counter.on_step)
     context = Context(preset, steps, material, store, request.models, request.budget)
     return Left(len(left), _measure_all(request.names, context, deadline, progress))
+
+
+class _Counter:
+    """Shows how many steps of all runs are done."""
+
+    def __init__(self, done: int, runs: int, steps: int, progress: Progress):
+        self._done, self._runs, self._steps, self._progress = done, runs, steps, progress
+        self.on_step(0)
+
+    def on_step(self, step: int) -> None:
+        """The run at work has come to this step."""
+        self._progress("training steps", min(self._done, self._runs) * self._steps + step, self._runs * self._steps)
+
+    def on_done(self) -> None:
+        """A run is finished."""
+        self._done += 1
+        self.on_step(0)
 
 
 def _check(request: Request) -> None:
@@ -136,6 +148,7 @@ def _check(request: Request) -> None:
         raise UserError("budget and time limit must be positive")
     if request.jobs < 1:
         raise UserError("--jobs must be at least 1")
+    check_folder(request.out)
 
 
 def _runs_of(names: Sequence[str], preset: Preset) -> list[RunSpec]:

@@ -63,6 +63,12 @@ class Store:
             if values is not None:
                 yield path.stem, values
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was planned, trained or measured here; what needs no training has no plan."""
+        folders = (self.path / name for name in ("runs", "training", "results"))
+        return not (self.path / "plan.json").exists() and not any(any(folder.glob("*")) for folder in folders)
+
     def clear(self) -> None:
         """Forget all that was found here; other files stay."""
         for name in ("runs", "weights", "training", "results", "pictures"):

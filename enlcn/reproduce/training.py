@@ -3,6 +3,7 @@
 import shutil
 import statistics
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -50,13 +51,16 @@ class Deadline(StopRequest):
 
 @dataclass
 class Losses:
-    """Keeps what a run reports of its losses."""
+    """Keeps what a run reports of its losses, and passes on how far it is."""
 
+    on_step: Callable[[int], None] | None = None
     last: TrainRecord | None = None
 
     def on_train(self, record: TrainRecord) -> None:
         """See `Sink`."""
         self.last = record
+        if self.on_step is not None:
+            self.on_step(record.step)
 
     def on_validation(self, record: ValidationRecord, pictures: dict[str, torch.Tensor]) -> None:
         """See `Sink`."""
@@ -66,11 +70,19 @@ class Losses:
 
 
 def perform(
-    spec: RunSpec, preset: Preset, steps: int, material: Material, store: Store, deadline: float, jobs: int = 1
+    spec: RunSpec,
+    preset: Preset,
+    steps: int,
+    material: Material,
+    store: Store,
+    deadline: float,
+    jobs: int = 1,
+    on_step: Callable[[int], None] | None = None,
 ) -> bool:
     """Train and score one run, or go on with it; whether it is finished by the deadline (of `time.time()`).
 
-    `jobs`, how many runs share the device, is written down beside the time that the run took.
+    `jobs`, how many runs share the device, is written down beside the time that the run took; `on_step` is called now
+    and then with the step it is at.
     """
     config = config_of(spec, preset, steps)
     key = key_of(config)
@@ -80,7 +92,7 @@ def perform(
     folder = RunFolder(store.training(key))
     snapshot = load_snapshot(folder.last) if folder.last.exists() else None
     set_up_backends(config.engine, device)
-    losses = Losses()
+    losses = Losses(on_step)
     began = time.monotonic()
     run = Run(
         config,

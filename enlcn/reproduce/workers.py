@@ -43,7 +43,12 @@ class Work:
 
 
 def train_all(
-    runs: Sequence[RunSpec], work: Work, material: Material, *, on_done: Callable[[], None] | None = None
+    runs: Sequence[RunSpec],
+    work: Work,
+    material: Material,
+    *,
+    on_done: Callable[[], None] | None = None,
+    on_step: Callable[[int], None] | None = None,
 ) -> list[RunSpec]:
     """Train what is not trained yet, until the deadline.
 
@@ -52,6 +57,7 @@ def train_all(
         work: how, and in how many processes at a time.
         material: this process's pictures, used where it trains alone.
         on_done: called after each run.
+        on_step: called now and then with the step that a run is at, where this process trains alone.
 
     Returns:
         The runs that are left: the deadline came first, or they failed, which is logged.
@@ -62,7 +68,7 @@ def train_all(
         return []
     if work.jobs == 1:
         for spec in waiting:
-            if time.time() < work.deadline and _attempt(spec, work, material) and on_done:
+            if time.time() < work.deadline and _attempt(spec, work, material, on_step) and on_done:
                 on_done()
     else:
         _in_processes(waiting, work, min(work.jobs, len(waiting)), on_done)
@@ -131,10 +137,11 @@ def _is_healthy(device: torch.device) -> bool:
         return False
 
 
-def _attempt(spec: RunSpec, work: Work, material: Material) -> bool:
+def _attempt(spec: RunSpec, work: Work, material: Material, on_step: Callable[[int], None] | None = None) -> bool:
     """Whether a run is finished; one that fails does not stop the others."""
     try:
-        return perform(spec, work.preset, work.steps, material, Store(work.out), work.deadline, work.jobs)
+        store = Store(work.out)
+        return perform(spec, work.preset, work.steps, material, store, work.deadline, work.jobs, on_step)
     except UserError as error:
         log.error("%s, seed %d: %s", spec.recipe, spec.seed, error)
     except Exception as error:  # out of memory, a kernel that does not compile: the others may well run

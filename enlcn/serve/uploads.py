@@ -130,7 +130,7 @@ def _by_vips(data: bytes, format: str) -> tuple[int, int]:
         with vips_codec.READING:
             opened = load(data, access="sequential")
     except pyvips.Error as error:
-        raise Problem("damaged-image", f"upload: its header cannot be read ({vips_codec.reason(error)})") from None
+        raise Problem("damaged-image", f"upload: its header cannot be read{vips_codec.because(error)}") from None
     # AVIF is turned by its own transform, which libvips has applied; the others by EXIF.
     if format != "avif" and opened.get_typeof("orientation") and opened.get("orientation") >= 5:
         return opened.height, opened.width

@@ -64,6 +64,7 @@ def _places(config: ModelConfig) -> Iterator[str]:
 
 def _places_for(given: ModelConfig, wanted: ModelConfig) -> dict[str, str]:
     """Where each attention and block of the given network goes: the first free place of its kind, order kept."""
+    _refuse_deeper(given, wanted)
     free = _places(wanted)
     taken = {}
     for place in _places(given):
@@ -73,6 +74,13 @@ def _places_for(given: ModelConfig, wanted: ModelConfig) -> dict[str, str]:
             raise UserError(f"it has '{place.rstrip('.')}', for which the network has no place")
         taken[home] = place
     return taken
+
+
+def _refuse_deeper(given: ModelConfig, wanted: ModelConfig) -> None:
+    for kind, words in {"blocks": "is deeper: it has {} residual blocks", "attention": "has {} attentions"}.items():
+        have, room = (sum(_kind(place) == kind for place in _places(config)) for config in (given, wanted))
+        if have > room:
+            raise UserError(f"it {words.format(have)}, the network has {room}")
 
 
 def _kind(name: str) -> str | None:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from enlcn.errors import MissingExtraError, UserError
-from enlcn.files import atomic_write, refuse_to_overwrite
+from enlcn.files import atomic_write, check_writable
 from enlcn.train.reporting import read_records
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ Records = list[dict[str, Any]]
 
 def plot_runs(runs: Sequence[Path], out: Path, *, over: Axis = "step", overwrite: bool = False) -> None:
     """Draw the curves of `runs` (folders of `enlcn train`) into `out`, over steps or elapsed seconds."""
-    refuse_to_overwrite(out, overwrite)
+    check_writable(out, overwrite=overwrite)
     figure = draw_curves({_label(run, runs): _records(run) for run in runs}, over)
     with atomic_write(out, overwrite=overwrite) as temporary:
         try:

@@ -14,7 +14,7 @@ from rich.text import Text
 from torch import Tensor
 
 from enlcn.errors import MissingExtraError
-from enlcn.files import atomic_write
+from enlcn.files import atomic_write, make_folder
 
 _SECONDS_BETWEEN_LINES = 10.0
 
@@ -64,7 +64,7 @@ class JsonLines:
     """
 
     def __init__(self, path: Path, last_step: int):
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         if path.exists():
             kept = [record for record in read_records(path) if record["step"] <= last_step]
             with atomic_write(path, overwrite=True) as temporary:

@@ -11,9 +11,9 @@ import torch
 from rich.console import Console
 
 from enlcn.data.counter_random import derive_seed
-from enlcn.data.shards import ImageFile, PackedImages, default_cache, find_images, load_packed
+from enlcn.data.shards import SUFFIXES, ImageFile, PackedImages, default_cache, find_images, load_packed
 from enlcn.errors import UserError
-from enlcn.files import refuse_absent
+from enlcn.files import check_folder, refuse_absent
 from enlcn.models.backbone import SRNetwork
 from enlcn.train.config import TrainConfig
 from enlcn.train.distributed import Ranks, processes
@@ -94,7 +94,9 @@ def train(job: Job, *, console: Console | None = None, progress: Callable[[int, 
             log.info("going on from step %d", snapshot.step)
         set_up_backends(job.config.engine, ranks.device)
         # What may be wrong comes first: decoding the training images can take minutes.
-        files = find_images(job.data)
+        if ranks.is_main:
+            check_folder(job.out)
+        files = _find_images(job)
         held_out = _load_held_out(job) if ranks.is_main else []
         network = _initial_network(job, snapshot).to(ranks.device)
         images = _load_images(job, files, ranks, progress)
@@ -147,6 +149,17 @@ def _is_finished(job: Job, folder: RunFolder, snapshot: Snapshot) -> bool:
     return folder.model.stat().st_mtime_ns >= folder.last.stat().st_mtime_ns
 
 
+def _find_images(job: Job) -> list[ImageFile]:
+    """What to train on; that there is something to validate on is asked here, too, since it takes no time."""
+    files = find_images(job.data)
+    if job.validation:
+        refuse_absent(job.validation, "folder or tar of validation images; give another with --val")
+    if not files:
+        expected = f"expected {', '.join(SUFFIXES)}, loose or in tars"
+        raise UserError(f"{job.data}: there are no images to train on; {expected}")
+    return files
+
+
 def _load_images(
     job: Job, files: list[ImageFile], ranks: Ranks, progress: Callable[[int, int], None] | None
 ) -> PackedImages:
@@ -163,8 +176,6 @@ def _load_images(
 
 
 def _load_held_out(job: Job) -> list[HeldOutImage]:
-    if job.validation:
-        refuse_absent(job.validation, "folder or tar of validation images; give another with --val")
     files: list[ImageFile] = find_images(job.validation, "all") if job.validation else find_images(job.data, "held-out")
     if not files:
         if job.validation:

@@ -12,6 +12,11 @@ STREAM = "-"
 # Photos gain nothing from a second lossy step; scans in TIFF keep what only TIFF holds.
 _AUTO_FORMAT = {"tiff": "tiff"}
 _PREFERRED_SUFFIX = {"jpeg": ".jpg", "tiff": ".tif"}
+# Three or four letters end a file's name; with digits only these do: folders are called run.v2, photos.2x, out.2024.
+_OTHER_ENDINGS = {
+    *(".jp2", ".j2k", ".j2c", ".jpg2", ".cr2", ".cr3", ".rw2"),
+    *(".mp4", ".m4v", ".m2v", ".m2ts", ".ts", ".3gp", ".3g2", ".h264", ".h265", ".y4m", ".av1"),
+}
 _FORMAT_OF = {suffix: key for key, form in FORMATS.items() for suffix in form.suffixes}
 
 
@@ -51,7 +56,7 @@ def plan_jobs(inputs: list[str], naming: Naming) -> list[Job]:
 
     A picture named twice is done once; one that is itself a result of this plan is no input.
     """
-    if naming.output is not None and naming.output != STREAM and _is_file_name(naming.output):
+    if naming.output is not None and naming.output != STREAM and is_file_name(naming.output):
         _check_file_name(naming)
     jobs = _told_apart(list(dict.fromkeys(job for text in inputs for job in _jobs_of(text, naming))))
     targets = {job.target.resolve() for job in jobs if job.target is not None}
@@ -59,7 +64,7 @@ def plan_jobs(inputs: list[str], naming: Naming) -> list[Job]:
         jobs = [job for job in jobs if job.source is None or job.source.resolve() not in targets]
     if not jobs:
         raise UserError(f"{', '.join(inputs)}: no pictures found; known are {', '.join(sorted(SUFFIXES))}")
-    if naming.output is not None and len(jobs) > 1 and (naming.output == STREAM or _is_file_name(naming.output)):
+    if naming.output is not None and len(jobs) > 1 and (naming.output == STREAM or is_file_name(naming.output)):
         raise UserError(f"{naming.output}: {len(jobs)} pictures cannot go into one file; name a folder")
     _refuse_collisions(jobs)
     return jobs
@@ -70,7 +75,7 @@ def _jobs_of(text: str, naming: Naming) -> list[Job]:
         return [_stdin_job(naming)]
     path = Path(text)
     if path.is_dir():
-        if naming.output is not None and _is_file_name(naming.output):
+        if naming.output is not None and is_file_name(naming.output):
             raise UserError(f"{naming.output}: is a file name, but {path} is a folder; name a folder")
         base = Path(naming.output) if naming.output else path.with_name(f"{path.resolve().name}_{naming.label}")
         inside = base.resolve() != path.resolve() and base.resolve().is_relative_to(path.resolve())
@@ -93,7 +98,7 @@ def _jobs_of(text: str, naming: Naming) -> list[Job]:
 def _job(source: Path, folder: Path, naming: Naming) -> Job:
     if naming.output == STREAM:
         return Job(source, None, naming.format or "png")
-    if naming.output is not None and _is_file_name(naming.output):
+    if naming.output is not None and is_file_name(naming.output):
         target = Path(naming.output)
         return Job(source, target, naming.format or format_for_path(target))
     format = naming.format or _AUTO_FORMAT.get(_FORMAT_OF.get(source.suffix.lower(), ""), "png")
@@ -106,23 +111,24 @@ def _job(source: Path, folder: Path, naming: Naming) -> Job:
 def _stdin_job(naming: Naming) -> Job:
     if naming.output is None or naming.output == STREAM:
         return Job(None, None, naming.format or "png")
-    if not _is_file_name(naming.output):
+    if not is_file_name(naming.output):
         raise UserError(f"{naming.output}: standard input has no name; give the output a file name")
     target = Path(naming.output)
     return Job(None, target, naming.format or format_for_path(target))
 
 
 def _folder(source: Path, naming: Naming) -> Path:
-    if naming.output is None or naming.output == STREAM or _is_file_name(naming.output):
+    if naming.output is None or naming.output == STREAM or is_file_name(naming.output):
         return source.parent
     return Path(naming.output)
 
 
-def _is_file_name(output: str) -> bool:
-    """Whether an output that may not exist yet is meant as a file: by an extension such as .png or .gif."""
+def is_file_name(output: str) -> bool:
+    """Whether an output that may not exist yet is meant as a file: by an extension such as .png, .gif or .mp4."""
     if output.endswith(("/", "\\")) or Path(output).is_dir():
         return False
-    return re.fullmatch(r"\.[A-Za-z]{3,4}", Path(output).suffix) is not None
+    suffix = Path(output).suffix
+    return suffix.lower() in _OTHER_ENDINGS or re.fullmatch(r"\.[A-Za-z]{3,4}", suffix) is not None
 
 
 def _check_file_name(naming: Naming) -> None:

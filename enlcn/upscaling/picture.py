@@ -131,6 +131,8 @@ def upscale_source(
     writer = _Writer(pixels, alpha if runs == 2 else None, scale, dtype)
     second = engine.upscale(height, width, _Reader(source.pixels, blended), writer, _share(progress, runs - 1, runs))
     report = second if report is None else _joined(report, second)
+    if target.factor(height, width) < 1:
+        report = replace(report, notes=(*report.notes, "smaller than the input; a scale above 1 enlarges"))
     if exact:
         return Source(pixels, alpha, dtype), report
     shrunk = [

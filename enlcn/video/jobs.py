@@ -6,7 +6,7 @@ from pathlib import Path
 
 from enlcn.data.image_formats import SUFFIXES as PICTURE_SUFFIXES
 from enlcn.errors import UserError
-from enlcn.upscaling.jobs import STREAM, Naming
+from enlcn.upscaling.jobs import STREAM, Naming, is_file_name
 
 # What can be written, by suffix; a video in another container becomes Matroska, which holds nearly every stream.
 CONTAINERS = {".mp4": "mp4", ".m4v": "mp4", ".mov": "mov", ".mkv": "matroska", ".webm": "webm"}
@@ -74,9 +74,8 @@ def _is_visible_file(path: Path) -> bool:
 
 
 def _is_file_name(output: str | None) -> bool:
-    if output is None or output.endswith(("/", "\\")) or Path(output).is_dir():
-        return False
-    return Path(output).suffix.lower() in (*VIDEO_SUFFIXES, *PICTURE_SUFFIXES)
+    """As pictures have it: what ends like .gif is a file, too, and refused later."""
+    return output is not None and is_file_name(output)
 
 
 def _folder(source: Path, naming: Naming) -> Path:

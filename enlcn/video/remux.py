@@ -14,6 +14,7 @@ from enlcn.video.encoding import EncodePlan, SegmentEncoder, configure
 from enlcn.video.probe import is_cover, main_stream, open_video
 from enlcn.video.pyav import first_line, pyav
 from enlcn.video.segments import read_header, read_packets
+from enlcn.video.subtitles import SubtitleConverter, text_form
 
 # Written by the muxer itself, or true of the old file only.
 _NOT_COPIED = {"encoder", "major_brand", "minor_version", "compatible_brands", "duration", "number_of_frames"}
@@ -82,7 +83,7 @@ def remux(plan: RemuxPlan, segments: list[Path], file: Path, target: Path) -> in
                     raise
                 damaged += 1
         opened.container.close()
-    return damaged
+    return damaged + opened.damaged
 
 
 def decode_times(times: list[int], order: list[int], step: int) -> list[int]:
@@ -111,6 +112,8 @@ class _Output:
         self.container.flags |= av.container.Flags.bitexact.value
         self.video = self._add_video(source, target)
         self.copied: dict[int, Any] = {}
+        self.converters: dict[int, SubtitleConverter] = {}
+        self.damaged = 0  # packets that could not be converted
         notes = [self._add_copy(stream, main_stream(source)) for stream in source.streams]
         self.notes = tuple(note for note in notes if note is not None)
         self.container.metadata.update(_kept(source.metadata))
@@ -153,15 +156,21 @@ class _Output:
             return f"the cover picture (stream {stream.index}) was left out"
         if stream.type not in ("audio", "subtitle", "attachment"):
             return f"{label} was left out"
+        note = None
         try:
             copy = self.container.add_stream_from_template(stream)
         except ValueError:
-            advice = "" if self.plan.container == "matroska" else "; .mkv may hold it"
-            return f"{label} cannot go into {self.plan.container} and was left out{advice}"
+            form = text_form(codec, self.plan.container)
+            if form is None:
+                advice = "" if self.plan.container == "matroska" else "; .mkv may hold it"
+                return f"{label} cannot go into {self.plan.container} and was left out{advice}"
+            self.converters[stream.index] = SubtitleConverter(stream, self.container, form)
+            copy = self.converters[stream.index].stream
+            note = f"{label} cannot go into {self.plan.container} and was turned into {form}"
         copy.metadata.update(_kept(stream.metadata))
         if stream.type != "attachment":  # those lie in the header
             self.copied[stream.index] = copy
-        return None
+        return note
 
     def pictures(self, segments: list[Path], times: list[int], last: int) -> Iterator[tuple[Fraction, int, Any]]:
         """Packets of the segments with their decoding times."""
@@ -205,8 +214,18 @@ class _Output:
             if self.plan.is_clip and not 0 <= shown < end:
                 continue
             _keep_in_order(packet, last)
-            packet.stream = self.copied[packet.stream.index]
-            yield packet.dts * packet.time_base, packet.stream.index, packet
+            index = packet.stream.index
+            converted = self._converted(packet, index) if index in self.converters else packet
+            if converted is not None:
+                converted.stream = self.copied[index]
+                yield converted.dts * converted.time_base, converted.stream.index, converted
+
+    def _converted(self, packet: Any, index: int) -> Any | None:
+        try:
+            return self.converters[index](packet)
+        except pyav().error.InvalidDataError:
+            self.damaged += 1
+            return None
 
     def _chapters(self, source: Any) -> list[dict[str, Any]]:
         chapters = []

@@ -53,6 +53,22 @@ class VideoOptions:
             raise UserError(f"--batch is {self.batch}; it must be at least 1")
 
 
+@dataclass(frozen=True)
+class VideoOutcome(Outcome):
+    """What became of a video.
+
+    Attributes:
+        told: notes that were logged before the work began; `notes` are those that came up later.
+    """
+
+    told: tuple[str, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data for a JSON report, which has all notes in one place."""
+        values = super().as_dict()
+        return values | {"notes": (*values.pop("told"), *self.notes)}
+
+
 def upscale_video(batch: Batch, job: VideoJob, options: VideoOptions, progress: Progress | None = None) -> Outcome:
     """Upscale one video; what is wrong with it ends up in the outcome.
 
@@ -82,7 +98,7 @@ def _upscale(batch: Batch, job: VideoJob, options: VideoOptions, progress: Progr
     refuse_to_overwrite(job.target, batch.options.overwrite)
     facts = probe(job.source)
     target: Target = batch.options.target
-    encoding, notes = plan_encoding(
+    encoding, told = plan_encoding(
         options.encode, facts, target.size(facts.height, facts.width), container_for(job.target)
     )
     decoder = Decoder(job.source, facts, options.clip)
@@ -100,8 +116,8 @@ def _upscale(batch: Batch, job: VideoJob, options: VideoOptions, progress: Progr
     job.target.parent.mkdir(parents=True, exist_ok=True)
     remove_leftovers(job.target.parent)
     with Workspace(job.target, key) as workspace:
-        notes += facts.notes + check_output(plan, workspace.folder, job.target)
-        for note in notes:
+        told += facts.notes + check_output(plan, workspace.folder, job.target)
+        for note in told:
             log.warning("%s: %s", job.source.name, note)
         upscaler = FrameUpscaler(
             engine,
@@ -112,7 +128,7 @@ def _upscale(batch: Batch, job: VideoJob, options: VideoOptions, progress: Progr
         )
         run = _Run(workspace, decoder, upscaler, encoding, options, progress)
         resumed = run.segments()
-        notes += upscaler.notes
+        notes = tuple(upscaler.notes)
         if resumed:
             notes += (f"{resumed} segments were there from an earlier run",)
         ended = workspace.end_facts()
@@ -122,7 +138,7 @@ def _upscale(batch: Batch, job: VideoJob, options: VideoOptions, progress: Progr
         if damaged:
             notes += (f"{damaged} damaged packets were skipped",)
         workspace.remove()
-    return Outcome(
+    return VideoOutcome(
         str(job.source),
         str(job.target),
         status="done",
@@ -131,6 +147,7 @@ def _upscale(batch: Batch, job: VideoJob, options: VideoOptions, progress: Progr
         mode=f"{ended['frames']} frames, {encoding.encoder} {encoding.pixel_format}",
         precision=engine.precision,
         notes=notes,
+        told=told,
     )
 
 

@@ -36,10 +36,10 @@ def beyond_advice(factor: float, largest: int) -> str:
     """How a factor beyond the largest scale is reached in two runs; nothing where two do not reach it.
 
     >>> beyond_advice(8, 4)
-    '; upscale with -s 4, then the result with -s 2'
+    '; upscale by x4 first, then the result by x2'
     """
     rest = factor / largest
-    return f"; upscale with -s {largest}, then the result with -s {rest:.4g}" if rest <= largest else ""
+    return f"; upscale by x{largest} first, then the result by x{rest:.4g}" if rest <= largest else ""
 
 
 def native_scale(model: str | None) -> int:

@@ -153,6 +153,14 @@ def test_bad_input_is_one_clear_line_and_exit_code_2(tmp_path, arguments, messag
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("port", [[], ["--port", "0"]])
+def test_a_host_that_is_not_there_is_named_without_a_port(port):
+    done = enlcn("serve", "--host", "999.1.1.1", *port)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: cannot listen on 999.1.1.1 (")
+    assert done.stderr.endswith("); choose another --host\n")
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

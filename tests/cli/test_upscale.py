@@ -152,8 +152,9 @@ def test_interrupted_run_says_how_to_go_on(photos, tmp_path, model):
     [
         (["none.png", "-m", "untrained:enlcn-tiny"], "none.png"),
         ([PHOTO, "-m", "untrained:enlcn-tiny", "-s", "7", "-o", "o.png"], "beyond x4"),
+        ([PHOTO, "-m", "untrained:enlcn-tiny", "-o", "o.mp4"], "o.mp4: cannot write '.mp4' files; choose from .png"),
         ([PHOTO, "-m", "untrained:enlcn-tiny", "-s", "nan", "-o", "o.png"], "must be positive numbers"),
-        ([PHOTO, "-m", "untrained:enlcn-tiny", "-s", "8", "-o", "o.png"], "-s 4, then the result with -s 2"),
+        ([PHOTO, "-m", "untrained:enlcn-tiny", "-s", "8", "-o", "o.png"], "upscale by x4 first, then the result by x2"),
         ([PHOTO, "-m", "enlcn-ligth-x4", "-o", "o.png"], "no such file or model; did you mean enlcn-light-x4? give a"),
         ([PHOTO, "-m", "foo", "-o", "o.png"], "foo: no such file or model; give"),
         ([PHOTO, "-m", "nothing.safetensors", "-o", "o.png"], "no such file or model"),
@@ -171,6 +172,12 @@ def test_bad_requests_are_one_line_and_exit_code_2(tmp_path, arguments, message)
     assert message in done.stderr.decode()
     assert b"Traceback" not in done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_smaller_picture_is_made_and_noted(tmp_path, model):
+    done = upscale(PHOTO, "-m", model, "-s", "0.5", "-o", tmp_path / "o.png")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.decode().splitlines()[1:] == ["  note: smaller than the input; a scale above 1 enlarges"]
 
 
 def test_too_large_for_the_format_is_said_before_the_work(tmp_path):

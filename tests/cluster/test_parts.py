@@ -66,6 +66,18 @@ def test_names_are_those_of_upscale(tree):
     assert not any(name.startswith("in/out") for name in planned(["in"], "in/out"))
 
 
+def test_no_way_goes_up_and_down_again(tree):
+    (tree / "other" / "far").mkdir(parents=True)
+    (tree / "link").symlink_to(tree / "other" / "far")
+    expected = {"in/a.jpg": "out/a.png", "in/deep/b.PNG": "out/deep/b.png", "in/scan.tif": "out/scan.tif"}
+    assert planned(["in/../in"], "in/../out") == expected
+    assert planned([f"file://{tree}/in/../in"], f"file://{tree}/in/deep/../../out") == expected
+    assert planned(["in/../in/*.jpg"], "link/../out") == {"in/a.jpg": "other/out/a.png"}
+    assert absolute("link") == f"{absolute('.')}/link"
+    with pytest.raises(UserError, match="all inputs lie in the folder of the results"):
+        planned(["in"], "out/../in")
+
+
 @pytest.mark.parametrize(
     ("inputs", "out", "message"),
     [
@@ -143,6 +155,24 @@ def test_storage_is_asked_again_only_where_that_can_help(monkeypatch):
     with pytest.raises(FileNotFoundError):
         with_retries(failing(FileNotFoundError("gone"), 1), 2)
     assert len(calls) == 1
+
+
+def test_files_that_cannot_be_written_are_tried_again_only_where_that_can_help(tmp_path, monkeypatch):
+    slept = []
+    monkeypatch.setattr("time.sleep", slept.append)
+    (tmp_path / "text").touch()
+    with pytest.raises(UserError, match="is a file, not a folder"):
+        write_bytes(str(tmp_path / "text" / "a.png"), b"", retries=2)
+    assert slept == []
+    resource = pytest.importorskip("resource")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))  # as a full disk
+    try:
+        with pytest.raises(UserError, match=r"a\.png: cannot be written \(File too large\)"):
+            write_bytes(str(tmp_path / "a.png"), bytes(5000), retries=2)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert slept == [1, 2]
 
 
 def test_the_manifest_remembers(bucket):

@@ -48,6 +48,13 @@ def test_truncated_files(format, kept, files, tmp_path, codec, capfd):
     assert capfd.readouterr().err == ""
 
 
+def test_a_reason_that_is_not_told_is_left_out(files, tmp_path):
+    pytest.importorskip("pyvips")
+    path = tmp_path / "cut.png"
+    path.write_bytes(files["png"][:40])
+    assert refusal(path) == f"{path}: damaged or truncated PNG file"
+
+
 @pytest.mark.parametrize("format", ["png", "avif"])
 def test_damaged_files(format, files, tmp_path, codec, capfd):
     data = bytearray(files[format])
@@ -161,7 +168,7 @@ def test_a_failed_save_leaves_nothing(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("pathlib.Path.write_bytes", full_disk)
-    with pytest.raises(ImageError, match=r"new/a\.png: cannot be written \(No space left"):
+    with pytest.raises(UserError, match=r"new/a\.png: cannot be written \(No space left"):
         save_image(Image(np.zeros((4, 4, 3), np.uint8)), tmp_path / "new" / "a.png")
     assert list((tmp_path / "new").iterdir()) == []
 

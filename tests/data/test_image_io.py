@@ -140,6 +140,27 @@ def test_profile_and_metadata_survive(format, codec):
     assert again.get_ifd(0x8769)[0x9003] == "2021:02:03 04:05:06"
 
 
+@pytest.mark.parametrize("source", ["PNG", "JPEG", "WEBP", "TIFF"])
+def test_no_resolution_is_invented_and_no_exif(source, codec):
+    image = load_image(pillow_bytes(PillowImage.fromarray(noise(3)), source))
+    assert image.dpi is None
+    assert image.exif is None
+    for format in ("png", "webp", "avif", "tiff"):
+        written = PillowImage.open(io.BytesIO(encode_image(image, format)))
+        assert len(written.getexif()) == 0 or format == "tiff", format
+        # libvips writes no PNG or TIFF without a resolution: then the one that is assumed anyway.
+        assert written.info.get("dpi") in (None, (1, 1)) or round(written.info["dpi"][0]) == 72, format
+
+
+@pytest.mark.parametrize("format", ["png", "jpeg", "webp", "avif", "tiff"])
+def test_resolution_survives_without_exif(format, codec):
+    if (codec, format) in (("pillow", "webp"), ("pillow", "avif")):
+        pytest.skip("Pillow has no place for it")
+    written = PillowImage.open(io.BytesIO(encode_image(image_of(noise(3), dpi=(300.0, 300.0)), format)))
+    told = written.info.get("dpi") or (written.getexif()[0x011A],)
+    assert float(told[0]) == pytest.approx(300, rel=1e-3)
+
+
 def test_lossy_formats_stay_close_at_their_default_quality(photo, codec):
     for format in ("jpeg", "webp", "avif"):
         loaded = load_image(encode_image(Image(photo), format))

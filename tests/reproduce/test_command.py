@@ -8,12 +8,15 @@ import sys
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
-from enlcn.cli import app
-from enlcn.cli.reproduce import NAMES
+from enlcn.cli import app, console
+from enlcn.cli.reproduce import NAMES, _show_on
 from enlcn.errors import UserError
 from enlcn.reproduce.items import ITEMS
+from enlcn.reproduce.preset import BUDGETS, DEFAULT_BUDGET
+from enlcn.reproduce.run import Left
 
 ROOT = Path(__file__).parents[2]
 ASSETS = ROOT / "enlcn" / "assets"
@@ -74,6 +77,7 @@ def check_page(page):
         (["ablation", "--data", str(ASSETS), "--seeds", "0"], "seeds must be at least 1"),
         (["ablation", "--data", str(ASSETS), "--jobs", "0"], "--jobs must be at least 1"),
         (["ablation", "--data", str(ASSETS), "--network", "enlcn-huge"], "unknown network 'enlcn-huge"),
+        (["runtime", "--docs", f"{__file__}/page.md"], "is a file, not a folder"),
     ],
 )
 def test_bad_input_is_one_line(words, message, tmp_path):
@@ -81,3 +85,54 @@ def test_bad_input_is_one_line(words, message, tmp_path):
     assert isinstance(result.exception, UserError)
     assert message in str(result.exception)
     assert "\n" not in str(result.exception)
+
+
+def test_a_folder_that_cannot_be_made_is_one_line(tmp_path):
+    (tmp_path / "file").touch()
+    words = ["reproduce", "runtime", "--preset", "smoke", "--device", "cpu", "--out", str(tmp_path / "file" / "out")]
+    result = CliRunner().invoke(app, words)
+    assert isinstance(result.exception, UserError)
+    assert "is a file, not a folder" in str(result.exception)
+
+
+@pytest.mark.parametrize(
+    ("words", "budget"),
+    [
+        (["--preset", "smoke"], BUDGETS["smoke"]),
+        (["--preset", "smoke", "--budget", "90"], 90),
+        (["--preset", "cpu"], DEFAULT_BUDGET),
+        ([], DEFAULT_BUDGET),
+    ],
+)
+def test_smoke_takes_seconds_unless_told_otherwise(words, budget, tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr("enlcn.reproduce.run.reproduce", lambda request, show: asked.append(request) or Left(0, ()))
+    result = CliRunner().invoke(app, ["reproduce", "ablation", "--data", str(ASSETS), "--out", str(tmp_path), *words])
+    assert result.exit_code == 0, result.output
+    assert asked[0].budget == budget
+
+
+def test_results_without_a_plan_are_not_measured_over(tmp_path):
+    """`runtime` trains nothing and plans nothing."""
+    words = ["reproduce", "runtime", "--preset", "smoke", "--device", "cpu", "--out", str(tmp_path), "--no-resume"]
+    assert CliRunner().invoke(app, words).exit_code == 0
+    before = (tmp_path / "results" / "runtime.json").read_bytes()
+    again = CliRunner().invoke(app, words)
+    assert "holds a reproduction already" in str(again.exception)
+    assert (tmp_path / "results" / "runtime.json").read_bytes() == before
+    assert CliRunner().invoke(app, [*words, "--overwrite"]).exit_code == 0
+
+
+def test_lines_for_nobody_say_what_is_left(monkeypatch, capsys):
+    now = [100.0]
+    monkeypatch.setattr("enlcn.cli.reproduce.time.monotonic", lambda: now[0])
+    monkeypatch.setattr(console, "err", Console(file=sys.stderr, soft_wrap=True))
+    show = _show_on(console.progress_bar())
+    for seconds, done in ((0, 1000), (4, 1200), (12, 1600), (16, 1800), (40, 3000)):
+        now[0] = 100.0 + seconds
+        show("training steps", done, 3000)
+    assert capsys.readouterr().err.splitlines() == [
+        "training steps: 1,000 of 3,000",
+        "training steps: 1,600 of 3,000, about 28 s left",
+        "training steps: 3,000 of 3,000",
+    ]

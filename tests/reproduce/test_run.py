@@ -54,6 +54,16 @@ def test_a_second_call_does_nothing_again(finished, request_for):
     assert [path.stat().st_mtime_ns for path in paths] == before
 
 
+def test_it_says_how_far_it_is(request_for, tmp_path):
+    """Within runs too: one may take longer than anybody waits without a sign."""
+    said = []
+    request = replace(request_for, out=tmp_path, changes=(*CHANGES, ("seeds", 1)), steps=20)
+    reproduce(request, lambda what, done, total: said.append((what, done, total)))
+    steps = [done for what, done, total in said if what == "training steps" and total == 5 * 20]
+    assert steps == sorted(steps)
+    assert {0, 2, 10, 20, 22, 100} <= set(steps)
+
+
 def test_another_table_uses_the_same_runs_and_plan(finished, request_for):
     assert reproduce(replace(request_for, names=("sparsity",), steps=None, budget=1)) == Left(0, ())
     assert len(list((finished.path / "runs").iterdir())) == 10

@@ -108,13 +108,15 @@ def test_too_many_bad_steps_end_the_run_with_the_batch_kept(job, tmp_path):
     assert torch.equal(snapshot.network["head.weight"], network.head.weight)
 
 
-def test_sets_that_are_too_small_say_so(job, tmp_path):
+def test_sets_that_are_too_small_say_so(job, tmp_path, caplog):
     write_pictures(tmp_path / "small", count=2, size=(18, 60))
     with pytest.raises(UserError, match="none of the 2 images is as large as one crop, 20x20"):
         train(replace(job, data=tmp_path / "small"))
     (tmp_path / "empty").mkdir()
-    with pytest.raises(UserError, match="no images to train on"):
-        train(replace(job, data=tmp_path / "empty"))
+    caplog.clear()
+    with pytest.raises(UserError, match=r"empty: there are no images to train on; expected \.png"):
+        train(replace(job, data=tmp_path / "empty", validation=None))
+    assert caplog.text == ""  # nothing about validation: there is no run
     with pytest.raises(UserError, match="no images to validate on"):
         train(replace(job, validation=tmp_path / "empty"))
 

@@ -90,8 +90,10 @@ def test_fresh_weights_have_a_name():
         ({"attention": replace(TINY.model.attention, num_features=64)}, "has 64 rows, expected 128"),
         ({"attention": AttentionConfig(kind="nla")}, "has no 'stages.0.attention.projection'"),
         ({"upsampler": "stepwise"}, "its upsampler is stepwise, the network's direct"),
-        ({"num_blocks": 3, "attention_after": (0, 3)}, "it has 'stages.0.blocks.2"),  # deeper: nothing is thrown away
-        ({"num_blocks": 3, "attention_after": (0, 2)}, "it has 'stages.1.blocks.0"),
+        ({"num_blocks": 3, "attention_after": (0, 3)}, "deeper: it has 3 residual blocks, the network has 2$"),
+        ({"num_blocks": 3, "attention_after": (0, 2)}, "deeper: it has 3 residual blocks, the network has 2$"),
+        ({"attention_after": (0, 1)}, "it has 'stages.1.blocks.0', for which the network has no place"),
+        ({"attention_after": (0, 1, 2)}, "it has 3 attentions, the network has 2$"),
     ],
 )
 def test_another_network_is_refused(tmp_path, change, message):

@@ -45,6 +45,12 @@ def test_one_file_to_one_file(tree):
     assert planned(["lone.webp"], output="big.tiff") == {"lone.webp": "big.tiff"}
 
 
+@pytest.mark.parametrize("folder", ["run.v2", "out.2024", "photos.2x", "a.x4", "exp.1", "v1.0", "there.mp4"])
+def test_folders_may_have_dots_and_digits(tree, folder):
+    (tree / "there.mp4").mkdir()
+    assert planned(["lone.webp"], output=folder) == {"lone.webp": f"{folder}/lone.png"}
+
+
 def test_standard_streams(tree):
     assert planned(["-"]) == {"None": None}
     assert planned(["-"], output="o.png") == {"None": "o.png"}
@@ -56,6 +62,10 @@ def test_standard_streams(tree):
     [
         (["in/deep/er/../../empty"], None, "no pictures found"),
         (["lone.webp"], "big.gif", "cannot write '.gif' files"),
+        (["lone.webp"], "big.mp4", "cannot write '.mp4' files; choose from .png"),
+        (["lone.webp"], "big.jp2", "cannot write '.jp2' files"),
+        (["lone.webp"], "big.J2K", "cannot write '.j2k' files"),
+        (["lone.webp"], "big.ts", "cannot write '.ts' files"),
         (["in"], "all.png", "all.png: is a file name, but in is a folder"),
         (["in/a.jpg", "lone.webp"], "one.png", "2 pictures cannot go into one file"),
         (["in/a.jpg", "lone.webp"], "-", "2 pictures cannot go into one file"),

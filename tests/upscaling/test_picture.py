@@ -111,7 +111,9 @@ def test_any_size(target, expected):
 
 
 def test_size_beyond_the_model_is_refused():
-    with pytest.raises(UserError, match=r"needs more than this model's x2; upscale with -s 2, then .* -s 1\.2"):
+    with pytest.raises(
+        UserError, match=r"needs more than this model's x2; upscale by x2 first, then the result by x1\.2"
+    ):
         upscale_image(engine(), picture(), Target(scale=2.5))
 
 
@@ -186,12 +188,22 @@ def test_auto_streams_where_the_whole_image_would_not_fit():
     assert upscale_image(run, picture(size=(16, 16)))[1].mode == "whole"
 
 
+def test_a_smaller_result_is_noted():
+    run = Engine(SRNetwork(recipes.TINY), EngineOptions(device="cpu"))
+    for target, notes in ((Target(scale=0.5), 1), (Target(width=3), 1), (Target(scale=1), 0), (Target(scale=2), 0)):
+        report = upscale_image(run, picture(size=(12, 10)), target)[1]
+        assert [note.startswith("smaller than the input") for note in report.notes] == [True] * notes, target
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"precision": "int8"}, "choose from auto, fp32, bf16, fp16"),
         ({"mode": "tiles"}, "choose from auto, whole, streaming"),
-        ({"device": "abacus"}, "device 'abacus' cannot be used"),
+        (
+            {"device": "abacus"},
+            r"'abacus' cannot be used \(no such device\); choose from auto, cpu, cuda, cuda:1, mps$",
+        ),
         ({"tile": 0}, "at least 1"),
         ({"memory_limit": 5}, "at least 512 MiB"),
         ({"memory_limit": "much"}, "800M or 2G"),

@@ -34,6 +34,7 @@ class Clip:
     rotation: int | None = None
     audio: str | None = "aac"
     subtitles: str | None = "mov_text"
+    texts: tuple[str, ...] | None = None
     metadata: dict[str, str] = field(default_factory=lambda: {"title": "a clip", "comment": "made for tests"})
 
     @property
@@ -66,7 +67,7 @@ def write_clip(path: Path, clip: Clip | None = None) -> Path:
         seconds = float((clip.pts[-1] + clip.pts[-1] - clip.pts[-2]) * clip.time_base)
         container.start_encoding()
         if subtitles is not None:
-            _write_subtitles(container, subtitles, clip.subtitles, seconds)
+            _write_subtitles(container, subtitles, clip, seconds)
         for pixels, pts in zip(moving_pictures(clip), clip.pts, strict=True):
             rgb = av.VideoFrame.from_ndarray(pixels, format="rgb24")
             rgb.colorspace, rgb.color_range = clip.matrix if clip.matrix != 2 else 6, clip.range or 1
@@ -100,10 +101,10 @@ def _write_tone(container, stream, seconds):
     container.mux(stream.encode(None))
 
 
-def _write_subtitles(container, stream, codec, seconds):
-    for index in range(int(seconds)):
-        text = f"second {index}".encode()
-        packet = av.Packet(len(text).to_bytes(2, "big") + text if codec == "mov_text" else text)
+def _write_subtitles(container, stream, clip, seconds):
+    for index, said in enumerate(clip.texts or [f"second {index}" for index in range(int(seconds))]):
+        text = said.encode()
+        packet = av.Packet(len(text).to_bytes(2, "big") + text if clip.subtitles == "mov_text" else text)
         packet.pts = packet.dts = 1000 * index
         packet.duration = 800
         packet.time_base = Fraction(1, 1000)

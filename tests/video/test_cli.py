@@ -103,12 +103,38 @@ def test_names(folder, monkeypatch):
     for output, message in (
         ("-", "cannot go to standard output"),
         ("o.png", "cannot write video into '.png'"),
+        ("o.gif", r"cannot write video into '.gif' files; choose from .mp4, .m4v, .mov, .mkv, .webm"),
         ("a.mp4", "its own result would replace it"),
     ):
         with pytest.raises(UserError, match=message):
             planned(["a.mp4"], output)
     with pytest.raises(UserError, match="several inputs cannot go into one file"):
         planned(["a.mp4", "p.png"], "o.mp4")
+    (folder / "o.gif").mkdir()
+    assert planned(["a.mp4"], "o.gif") == ([], {"a.mp4": "o.gif/a.mp4"})
+
+
+def test_what_is_left_out_is_told_once_and_reported(model, tmp_path):
+    source = write_clip(tmp_path / "clip.mp4", Clip(frames=4, subtitles=None))
+    command = [
+        sys.executable,
+        "-m",
+        "enlcn",
+        "upscale",
+        "--device",
+        "cpu",
+        "-m",
+        model,
+        "--report",
+        tmp_path / "r.json",
+    ]
+    done = subprocess.run([*command, source, "-o", tmp_path / "o.webm"], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("left out") == 1
+    assert done.stderr.index("left out") < done.stderr.index("o.webm:")  # before the work
+    (entry,) = json.loads((tmp_path / "r.json").read_text())
+    assert entry["notes"] == ["audio stream 1 (aac) cannot go into webm and was left out; .mkv may hold it"]
+    assert "told" not in entry
 
 
 def test_a_table_of_nothing_is_one_line(tmp_path):

@@ -13,7 +13,7 @@ def test_sound_and_subtitles_are_the_same_packets(tmp_path, upscaled):
     source = write_clip(tmp_path / "clip.mp4", Clip(frames=75))
     outcome = upscaled(source, tmp_path / "out.mp4")
     assert outcome.status == "done", outcome.message
-    assert (outcome.lr_size, outcome.sr_size, outcome.notes) == ((128, 72), (256, 144), ())
+    assert (outcome.lr_size, outcome.sr_size, outcome.told, outcome.notes) == ((128, 72), (256, 144), (), ())
     for kind in ("audio", "subtitles"):
         before, after = packets(source, kind), packets(tmp_path / "out.mp4", kind)
         assert len(before) > 3
@@ -98,7 +98,7 @@ def test_depth_and_chroma(tmp_path, upscaled, pixels, encode, expected):
     outcome = upscaled(source, tmp_path / "out.mkv", encode={"preset": "ultrafast"} | encode)
     assert outcome.status == "done", outcome.message
     assert decoded(tmp_path / "out.mkv")[0].format.name == expected
-    assert bool(outcome.notes) == (encode.get("codec") == "av1")  # 4:2:2 is told to become 4:2:0
+    assert bool(outcome.told) == (encode.get("codec") == "av1")  # 4:2:2 is told to become 4:2:0
 
 
 def test_chapters_and_what_a_container_cannot_hold(tmp_path, upscaled):
@@ -115,11 +115,11 @@ def test_chapters_and_what_a_container_cannot_hold(tmp_path, upscaled):
                 packet.stream = copies[packet.stream.index]
                 target.mux(packet)
     outcome = upscaled(tmp_path / "chapters.mkv", tmp_path / "out.mp4")
-    assert outcome.notes == ("subtitle stream 2 (srt) cannot go into mp4 and was left out; .mkv may hold it",)
+    assert outcome.told == ("subtitle stream 2 (srt) cannot go into mp4 and was turned into mov_text",)
     with av.open(str(tmp_path / "out.mp4")) as result:
         assert [chapter["metadata"]["title"] for chapter in result.chapters()] == ["one", "two"]
         assert len(result.streams.audio) == 1
-    assert upscaled(tmp_path / "chapters.mkv", tmp_path / "out.mkv").notes == ()
+    assert upscaled(tmp_path / "chapters.mkv", tmp_path / "out.mkv").told == ()
     with av.open(str(tmp_path / "out.mkv")) as result:
         assert len(result.streams.subtitles) == 1
         assert [(c["start"], c["end"]) for c in result.chapters()] == [(0, 10**9), (10**9, 2 * 10**9)]

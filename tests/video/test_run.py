@@ -65,7 +65,7 @@ def test_odd_sides_are_made_even_where_chroma_needs_it(tmp_path, upscaled):
     source = write_clip(tmp_path / "clip.mp4", Clip(frames=4, **SILENT))
     outcome = upscaled(source, tmp_path / "out.mp4", scale=1.51)
     assert outcome.sr_size == (192, 108)
-    assert "needs even sides" in outcome.notes[0]
+    assert "needs even sides" in outcome.told[0]
     assert decoded(tmp_path / "out.mp4")[0].width == 192
 
 
