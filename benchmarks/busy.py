@@ -25,7 +25,7 @@ SPIN_FOR_EVER = "while True: pass"
 
 def median_seconds(model: str, side: int, repeats: int) -> float:
     """In the child: the network on side x side pixels, warm."""
-    network = enlcn.load(model).eval().to(memory_format=torch.channels_last)
+    network = enlcn.load(model).eval().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     lr = torch.rand(1, 3, side, side)
     times = []
     with torch.inference_mode():

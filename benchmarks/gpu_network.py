@@ -33,10 +33,10 @@ def networks(device: torch.device, *, tiny: bool) -> list[Result]:
     results = []
     for height, width in ((8, 10),) if tiny else ((360, 640), (720, 1280)):
         lr = torch.rand(1, 3, height, width, device=device)
-        with torch.device("cpu"):
-            flops = network_flops(config, height, width)
         exact = _exact(network, lr)
         for label, build in _engines(network).items():
+            with torch.device("cpu"):
+                flops = network_flops(config, height, width, folds=label.startswith("ours"))
             measure = partial(_measure_network, build, lr, exact, flops)
             results.append({"engine": label, **attempt(f"network {label} {width}x{height}", measure)})
     results += _convolution_parts(device, tiny)
@@ -67,6 +67,7 @@ def _engines(network: SRNetwork) -> dict[str, Callable[[], Callable[[Tensor], Te
 
 def _plain(network: SRNetwork, *, channels_last: bool) -> Callable[[Tensor], Tensor]:
     plain = copy.deepcopy(network).bfloat16()
+    plain.upsampler.folds = False
     for attention in plain.attentions:
         if isinstance(attention, ENLCA):
             attention.backend = "naive"

@@ -34,6 +34,7 @@ from enlcn.train.loop import sampling_of
 from enlcn.train.recipes import MODERN, MODERN_SMALL, PAPER
 from enlcn.train.step import TrainStep, set_up_backends
 
+AUTHORS = "authors' step"
 CONTRASTIVE_WEIGHT = 1e-3
 BACKWARD_FACTOR = 3  # forward, and twice as much backward
 CAPTURED = EngineConfig(compile="on", cuda_graph="on")
@@ -154,6 +155,7 @@ def authors_step(work: Workload, source: PatchSource, device: torch.device) -> C
     set_up_backends(EngineConfig(precision="tf32"), device)
     torch.manual_seed(0)
     network = SRNetwork(work.config.model).to(device).train()
+    network.upsampler.folds = False
     for attention in network.attentions:
         attention.backend = "naive"  # type: ignore[assignment]
         attention.mix = types.MethodType(Attention.mix, attention)  # type: ignore[method-assign]
@@ -200,7 +202,7 @@ def measurements(
         source = open_patches(images, sampling_of(work.config, Ranks(0, 1, device)), device)
         candidates: list[tuple[str, Callable[[], Callable[[], None]]]] = []
         if name == "paper":
-            candidates.append(("authors' step", lambda w=work, s=source: authors_step(w, s, device)))  # type: ignore[misc]
+            candidates.append((AUTHORS, lambda w=work, s=source: authors_step(w, s, device)))  # type: ignore[misc]
         for variant in variants:
             build = lambda w=work, v=variant, s=source: our_step(w, v, s, device)  # noqa: E731
             candidates.append((variant.label, build))
@@ -209,10 +211,12 @@ def measurements(
             if time.monotonic() > deadline:
                 yield row | {"failed": "no time left"}
                 continue
-            yield row | measure(build_step, work, device)
+            yield row | measure(build_step, work, device, folds=label != AUTHORS)
 
 
-def measure(build: Callable[[], Callable[[], None]], work: Workload, device: torch.device) -> dict[str, object]:
+def measure(
+    build: Callable[[], Callable[[], None]], work: Workload, device: torch.device, *, folds: bool
+) -> dict[str, object]:
     started = time.monotonic()
     if device.type == "cuda":
         torch.cuda.empty_cache()
@@ -223,7 +227,7 @@ def measure(build: Callable[[], Callable[[], None]], work: Workload, device: tor
         traceback.print_exc()
         return {"failed": f"{type(error).__name__}: {str(error).strip().splitlines()[0]}"[:200]}
     data, model = work.config.data, work.config.model
-    flops = BACKWARD_FACTOR * data.batch_size * network_flops(model, data.crop, data.crop)
+    flops = BACKWARD_FACTOR * data.batch_size * network_flops(model, data.crop, data.crop, folds=folds)
     return {
         "ms_per_step": milliseconds,
         "images_per_second": data.batch_size / milliseconds * 1e3,
@@ -248,7 +252,7 @@ def summary(rows: list[dict[str, object]]) -> dict[str, float]:
     """The three figures this file is for; those whose rows failed are left out."""
     ms = {(row["group"], row["variant"]): float(row["ms_per_step"]) for row in rows if "ms_per_step" in row}  # type: ignore[arg-type]
     facts: dict[str, float] = {}
-    authors = ms.pop(("paper", "authors' step"), None)
+    authors = ms.pop(("paper", AUTHORS), None)
     for fact, looks_at_few_rows in (("speedup_over_authors", False), ("speedup_over_authors_64_rows", True)):
         ours = [ms[key] for key in ms if key[0] == "paper" and ("rows" in str(key[1])) == looks_at_few_rows]
         if authors and ours:

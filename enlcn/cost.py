@@ -30,10 +30,17 @@ def conv3x3_flops(num_positions: int, channels_in: int, channels_out: int) -> in
     return 2 * 9 * num_positions * channels_in * channels_out
 
 
-def network_flops(config: ModelConfig, height: int, width: int) -> int:
-    """Every convolution and matrix product of one forward pass on an LR image of height x width, counted."""
+def network_flops(config: ModelConfig, height: int, width: int, *, folds: bool = True) -> int:
+    """Every convolution and matrix product of one forward pass on an LR image of height x width, counted.
+
+    Args:
+        config: the network.
+        height, width: of the LR image.
+        folds: count EDSR's last layers as one, as we compute them, instead of layer by layer.
+    """
     with torch.device("meta"):
         network = SRNetwork(config).eval()
+        network.upsampler.folds = folds
         lr = torch.empty(1, 3, height, width)
     with FlopCounterMode(display=False) as counter, torch.no_grad():
         network(lr)

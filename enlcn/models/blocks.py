@@ -5,7 +5,7 @@ Axes: B batch, C channels, H rows, W columns, s scale.
 
 from torch import Tensor, nn
 
-from enlcn.ops.narrow_convolution import narrow_conv3x3, suits
+from enlcn.ops import shuffle_to_rgb
 from enlcn.ops.precision import no_autocast
 
 
@@ -31,32 +31,13 @@ class ResidualBlock(nn.Module):
 
 
 class Upsampler(nn.Sequential):
-    """Features to pixels; the convolution to RGB runs in float32 even under autocast.
+    """Features to pixels; what gives pixels runs in float32 even under autocast.
 
     In bfloat16 a pixel near 0.5 would be off by up to half a grey level.
     """
 
-    to_rgb: int  # which step is that convolution
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(B, C, H, W) -> (B, 3, sH, sW), in float32 (float64 for float64 weights)."""
-        for index, step in enumerate(self):
-            if index == self.to_rgb:
-                assert isinstance(step, nn.Conv2d)
-                x = _to_float32(x, step)
-            else:
-                x = step(x)
-        return x
-
-
-def _to_float32(x: Tensor, convolution: nn.Conv2d) -> Tensor:
-    """`convolution`, computed and answered in at least float32. (B, C, H, W) -> (B, O, H, W)."""
-    if suits(x, convolution.weight):
-        assert convolution.bias is not None
-        return narrow_conv3x3(x, convolution.weight) + convolution.bias.view(1, -1, 1, 1)
-    with no_autocast(x.device):
-        out: Tensor = convolution(x.to(convolution.weight.dtype))
-    return out
+    to_rgb: int  # which step gives RGB
+    folds = True  # EDSR's last three steps are computed as one; step by step they give the same, more slowly
 
 
 class StepwiseUpsampler(Upsampler):
@@ -73,6 +54,19 @@ class StepwiseUpsampler(Upsampler):
         super().__init__(*steps, conv3x3(channels, 3))
         self.to_rgb = len(steps)
 
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, C, H, W) -> (B, 3, sH, sW), in float32 (float64 for float64 weights)."""
+        *steps, wide, shuffle, last = self
+        for step in steps:
+            x = step(x)
+        assert isinstance(wide, nn.Conv2d)
+        assert isinstance(shuffle, nn.PixelShuffle)
+        assert isinstance(last, nn.Conv2d)
+        assert wide.bias is not None
+        assert last.bias is not None
+        finish = shuffle_to_rgb.folded if self.folds else shuffle_to_rgb.naive
+        return finish(x, wide.weight, wide.bias, last.weight, last.bias, shuffle.upscale_factor)
+
 
 class DirectUpsampler(Upsampler):
     """One 3x3 straight to the sub-pixels of RGB. (B, C, H, W) -> (B, 3, sH, sW)."""
@@ -81,6 +75,15 @@ class DirectUpsampler(Upsampler):
 
     def __init__(self, channels: int, *, scale: int):
         super().__init__(conv3x3(channels, 3 * scale**2), nn.PixelShuffle(scale))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, C, H, W) -> (B, 3, sH, sW), in float32 (float64 for float64 weights)."""
+        convolution, shuffle = self
+        assert isinstance(convolution, nn.Conv2d)
+        with no_autocast(x.device):
+            sub_pixels = convolution(x.to(convolution.weight.dtype))
+        pixels: Tensor = shuffle(sub_pixels)
+        return pixels
 
 
 UPSAMPLERS = {"stepwise": StepwiseUpsampler, "direct": DirectUpsampler}

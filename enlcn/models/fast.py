@@ -1,8 +1,8 @@
 """An SRNetwork laid out for inference on a GPU: the same function, with fewer passes over memory and fewer launches.
 
 Residual scaling lives in the weights; bias, ReLU, residual and pixel shuffle are one pass after each convolution;
-tensors are channels_last in 16 bits; small images replay a CUDA graph of their shape. On a CPU everything but the
-graphs holds too, so that the folding can be checked against the plain network.
+EDSR's last three layers are one; tensors are channels_last in 16 bits; small images replay a CUDA graph of their shape.
+On a CPU everything but the graphs holds too, so that the folding can be checked against the plain network.
 
 Axes: B batch, C channels, H rows, W columns, s scale.
 """
@@ -18,10 +18,11 @@ from torch.nn.functional import conv2d, pad
 
 from enlcn.models.attention import Attention
 from enlcn.models.backbone import SRNetwork, Stage
-from enlcn.models.blocks import ResidualBlock
+from enlcn.models.blocks import ResidualBlock, StepwiseUpsampler
 from enlcn.ops.epilogues import bias_relu_, bias_residual_, bias_shuffle, shuffled_channels
+from enlcn.ops.shuffle_to_rgb import fold, unfold
 
-# Tensor cores take channels in groups of eight; RGB is filled up with zeros.
+# Tensor cores take channels in groups of eight; fewer are filled up with zeros.
 _GROUP = 8
 # Above this many pixels launches cost nothing beside the work, and a graph would hold gigabytes.
 _GRAPH_PIXELS = 1 << 20
@@ -63,7 +64,7 @@ class FastNetwork:
         self._head = self._folded(network.head, pad_inputs=True)
         self._stages = [self._folded_stage(stage) for stage in network.stages if isinstance(stage, Stage)]
         self._body_end = self._folded(network.body_end)
-        self._upsampler = self._folded_upsampler(network.upsampler)
+        self._steps, self._last = self._folded_upsampler(network.upsampler)
         self._graphs: OrderedDict[tuple[int, ...], _Captured] | None = None
         if graphs and self.device.type == "cuda":
             self._graphs = OrderedDict()
@@ -107,10 +108,13 @@ class FastNetwork:
         return self._body_end.with_residual(x, shallow)
 
     def _reconstruct(self, x: Tensor) -> Tensor:
-        for convolution, factor in self._upsampler:
-            x = convolution.with_shuffle(x, factor) if factor > 1 else convolution.with_bias(x)
+        for convolution, factor in self._steps:
+            x = convolution.with_shuffle(x, factor)
         # In bfloat16 a pixel near 1 would be half a grey level off; around 0 it is finer.
-        return x[:, :3].to(self._mean.dtype) + self._mean
+        if self._last is None:
+            return x.to(self._mean.dtype) + self._mean
+        held = self._last.convolution.with_bias(x)[:, : self._last.num_held].to(self._mean.dtype)
+        return unfold(held, self._last.factor) + (self._last.bias + self._mean)
 
     def _replay(self, lr: Tensor) -> Tensor:
         assert self._graphs is not None
@@ -151,16 +155,15 @@ class FastNetwork:
     def _folded(
         self, convolution: nn.Module, *, scale: float = 1.0, pad_inputs: bool = False, shuffle: int = 1
     ) -> "_Convolution":
-        assert isinstance(convolution, nn.Conv2d)
-        assert convolution.bias is not None
-        weight, bias = convolution.weight.detach().double() * scale, convolution.bias.detach().double() * scale
+        weight, bias = (scale * values for values in _exact(convolution))
         if shuffle > 1:
             weight, bias = shuffled_channels(weight, shuffle), shuffled_channels(bias, shuffle)
-        missing_in = _GROUP - weight.shape[1] if pad_inputs else 0
-        missing_out = max(0, _GROUP - weight.shape[0])
-        weight = pad(weight, (0, 0, 0, 0, 0, missing_in, 0, missing_out))
+        missing = _GROUP - weight.shape[1] if pad_inputs else 0
+        return self._laid_out(pad(weight, (0, 0, 0, 0, 0, missing)), bias)
+
+    def _laid_out(self, weight: Tensor, bias: Tensor) -> "_Convolution":
         weight = weight.to(self.dtype).contiguous(memory_format=torch.channels_last)
-        return _Convolution(weight, pad(bias, (0, missing_out)).to(self.dtype))
+        return _Convolution(weight, bias.to(self.dtype))
 
     def _folded_stage(self, stage: Stage) -> "_Stage":
         blocks = []
@@ -174,14 +177,32 @@ class FastNetwork:
             setattr(attention, name, buffer.detach().clone())
         return attention, blocks
 
-    def _folded_upsampler(self, upsampler: nn.Module) -> "list[tuple[_Convolution, int]]":
+    def _folded_upsampler(self, upsampler: nn.Module) -> "tuple[list[tuple[_Convolution, int]], _LastStep | None]":
+        """Convolutions with the factors of the shuffles after them, and the last step where that gives RGB."""
         layers = list(upsampler.children())
+        last = None
+        if isinstance(upsampler, StepwiseUpsampler):
+            *layers, wide, shuffle, narrow = layers
+            assert isinstance(shuffle, nn.PixelShuffle)
+            narrow_weight, narrow_bias = _exact(narrow)
+            weight, bias = fold(*_exact(wide), narrow_weight, shuffle.upscale_factor)
+            num_held = len(bias)
+            missing = -num_held % _GROUP
+            held = self._laid_out(pad(weight, (0, 0, 0, 0, 0, 0, 0, missing)), pad(bias, (0, missing)))
+            narrow_bias = narrow_bias.view(1, -1, 1, 1).to(self._mean.dtype)
+            last = _LastStep(held, narrow_bias, shuffle.upscale_factor, num_held)
         steps = []
-        for layer, following in zip(layers, [*layers[1:], None], strict=True):
-            if isinstance(layer, nn.Conv2d):
-                factor = following.upscale_factor if isinstance(following, nn.PixelShuffle) else 1
-                steps.append((self._folded(layer, shuffle=factor), factor))
-        return steps
+        for convolution, shuffle in zip(layers[::2], layers[1::2], strict=True):
+            assert isinstance(shuffle, nn.PixelShuffle)
+            steps.append((self._folded(convolution, shuffle=shuffle.upscale_factor), shuffle.upscale_factor))
+        return steps, last
+
+
+def _exact(convolution: nn.Module) -> tuple[Tensor, Tensor]:
+    """Weight and bias in float64: what is folded is rounded once."""
+    assert isinstance(convolution, nn.Conv2d)
+    assert convolution.bias is not None
+    return convolution.weight.detach().double(), convolution.bias.detach().double()
 
 
 @dataclass(frozen=True)
@@ -204,6 +225,16 @@ class _Convolution:
 
     def with_shuffle(self, x: Tensor, factor: int) -> Tensor:
         return bias_shuffle(conv2d(x, self.weight, padding=1), self.bias, factor)
+
+
+@dataclass(frozen=True)
+class _LastStep:
+    """EDSR's last three layers in one: what pixels hold for their neighbours, of which `num_held` are no padding."""
+
+    convolution: _Convolution
+    bias: Tensor
+    factor: int
+    num_held: int
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """A 3x3 convolution to few channels as one matrix product and nine shifted sums, from 16 bits to float32.
 
-Libraries are slow at three output channels and give 16-bit results for 16-bit input. Here every position is
-multiplied by all nine taps at once (a product with 9 O columns, accumulated and kept in float32), and each output adds
-up what its neighbours hold for it. `naive` is the convolution itself.
+Libraries give 16-bit results for 16-bit input, and are slow at few output channels. Here every position is multiplied
+by all nine taps at once (a product with 9 O columns, accumulated and kept in float32), and each output adds up what its
+neighbours hold for it. `naive` is the convolution itself.
 
 Axes: B batch, C channels in, O channels out, H rows, W columns, T = 9 O taps, padded to a multiple of 8.
 """
@@ -16,7 +16,6 @@ from torch.nn.functional import conv2d, pad
 
 from enlcn.ops.precision import no_autocast
 
-MAX_OUTPUTS = 4
 _GROUP = 8  # columns that matrix units take at a time
 
 
@@ -30,7 +29,7 @@ def narrow_conv3x3(x: Tensor, weight: Tensor) -> Tensor:
 
     Args:
         x: (B, C, H, W) in 16 bits; channels_last saves a copy.
-        weight: (O, C, 3, 3), O up to 4.
+        weight: (O, C, 3, 3), O at most tens: room for 9 O numbers a pixel is taken for a while.
 
     Returns:
         (B, O, H, W), float32.
@@ -40,9 +39,9 @@ def narrow_conv3x3(x: Tensor, weight: Tensor) -> Tensor:
     return out
 
 
-def suits(x: Tensor, weight: Tensor) -> bool:
-    """Whether `narrow_conv3x3` is the faster way."""
-    return x.is_cuda and x.dtype in (torch.bfloat16, torch.float16) and weight.shape[0] <= MAX_OUTPUTS
+def suits(x: Tensor) -> bool:
+    """Whether `narrow_conv3x3` is the way for x: elsewhere a convolution in float32 does."""
+    return x.is_cuda and x.dtype in (torch.bfloat16, torch.float16)
 
 
 class _NarrowConvolution(torch.autograd.Function):

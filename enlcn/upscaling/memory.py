@@ -63,9 +63,9 @@ def whole_image_bytes(config: ModelConfig, height: int, width: int) -> int:
 def tile_bytes(config: ModelConfig, side: int) -> int:
     """Peak of streaming with tiles of that side, beyond its planes and the libraries themselves."""
     halo = ResidualBlock.halo * max(num_blocks for _, num_blocks in config.stages) + 4
-    # EDSR's upsampler holds s² C numbers a pixel twice over, and what it reads.
-    upsampler = {"stepwise": (8 + 2 * config.scale**2) * config.channels, "direct": 12 * config.channels + 600}
-    floats = max(body_floats(config), upsampler[config.upsampler])
+    # At x4 EDSR's holds the features at twice the size and, for a moment, again as they are shuffled.
+    upsampler = 12 * config.channels + 800
+    floats = max(body_floats(config), upsampler)
     return (side + 2 * halo) ** 2 * floats * _FLOAT
 
 

@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-from enlcn.models.blocks import StepwiseUpsampler
 from enlcn.ops.narrow_convolution import naive, narrow_conv3x3, suits
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -17,7 +16,7 @@ def problem(batch, channels, outputs, height, width, dtype, memory_format):
 
 @pytest.mark.parametrize("memory_format", [torch.channels_last, torch.contiguous_format])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("shape", [(2, 16, 3, 9, 7), (1, 8, 1, 1, 5), (1, 24, 4, 6, 1), (3, 32, 2, 8, 8)])
+@pytest.mark.parametrize("shape", [(2, 16, 3, 9, 7), (1, 8, 1, 1, 5), (1, 24, 4, 6, 1), (3, 32, 48, 8, 8)])
 def test_equals_the_convolution(shape, dtype, memory_format):
     """Against float64 with the weights rounded as ours are: what is left is the summation in float32."""
     x, weight = problem(*shape, dtype, memory_format)
@@ -36,19 +35,7 @@ def test_equals_the_convolution(shape, dtype, memory_format):
     assert (ours[1] - theirs[1]).norm() < 1e-5 * theirs[1].norm()
 
 
-def test_only_where_it_is_faster():
-    x, weight = problem(1, 8, 3, 4, 4, torch.bfloat16, torch.channels_last)
-    assert suits(x, weight) == (DEVICE == "cuda")
-    assert not suits(x.float(), weight)
-    assert not suits(x, weight.repeat(4, 1, 1, 1))
-
-
-@pytest.mark.skipif(DEVICE != "cuda", reason="needs a GPU")
-def test_upsampler_keeps_float32_pixels_under_autocast():
-    upsampler = StepwiseUpsampler(16, scale=4).cuda()
-    x = torch.randn(2, 16, 12, 10, device="cuda")
-    with torch.autocast("cuda", torch.bfloat16):
-        narrow = upsampler(x)
-    exact = upsampler.double()(x.double())
-    assert narrow.dtype == torch.float32
-    assert (narrow - exact).norm() < 0.01 * exact.norm()
+def test_only_where_16_bits_come_in():
+    x, _ = problem(1, 8, 3, 4, 4, torch.bfloat16, torch.channels_last)
+    assert suits(x) == (DEVICE == "cuda")
+    assert not suits(x.float())
