@@ -88,10 +88,10 @@ class OnnxEngine(Engine):
 
 def onnx_image_bytes(config: ModelConfig, height: int, width: int) -> int:
     """Peak of an exported graph beyond what the image itself takes; measured with onnxruntime, rounded up."""
-    # Queries' and keys' features exist for all positions at once, and EDSR's upsampler for the whole image.
+    # Queries' and keys' features exist for all positions at once, and EDSR's upsampler holds features at twice the size.
     features = config.attention.num_features if config.num_attentions else 0
     body = memory.body_floats(config) + 4 * features
-    upsampler = {"stepwise": (8 + 4 * config.scale**2) * config.channels, "direct": 0}[config.upsampler]
+    upsampler = {"stepwise": 16 * config.channels + 400, "direct": 0}[config.upsampler]
     # Exact and criss-cross attention hold what each position gives to all others, or to its row and column.
     weights = {"nla": 2 * height * width, "cca": 3 * (height + width)}.get(config.attention.kind, 0)
     floats = max(body, upsampler) + 2 * 3 * config.scale**2 + (weights if config.num_attentions else 0)
