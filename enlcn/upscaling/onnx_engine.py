@@ -88,7 +88,7 @@ class OnnxEngine(Engine):
 
 def onnx_image_bytes(config: ModelConfig, height: int, width: int) -> int:
     """Peak of an exported graph beyond what the image itself takes; measured with onnxruntime, rounded up."""
-    # Queries' and keys' features exist for all positions at once, and EDSR's upsampler holds features at twice the size.
+    # Queries' and keys' features exist for all positions at once, and EDSR's upsampler has features at twice the size.
     features = config.attention.num_features if config.num_attentions else 0
     body = memory.body_floats(config) + 4 * features
     upsampler = {"stepwise": 16 * config.channels + 400, "direct": 0}[config.upsampler]
