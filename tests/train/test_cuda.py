@@ -20,16 +20,17 @@ pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a C
 EXACT = EngineConfig(precision="fp32", compile="off", cuda_graph="off")
 IMAGES = make_set(sizes=[(19, 24), (30, 21), (26, 26)])
 SAMPLING = Sampling(8, 4)
+STEPWISE = replace(TINY.model, upsampler="stepwise")
 VARIED = replace(SAMPLING, any_offset=True, swap_colours=True, smallest_factor=0.6)
 
 
-def losses(engine, placement="device", steps=12, kind="adam", sampling=SAMPLING):
+def losses(engine, placement="device", steps=12, kind="adam", sampling=SAMPLING, model=TINY.model):
     """The mean loss of every step, L_cl being switched on in the middle."""
     device = torch.device("cuda", 0)
     torch.manual_seed(0)
-    network = SRNetwork(TINY.model).to(device)
+    network = SRNetwork(model).to(device)
     patches = open_patches(IMAGES, sampling, device, placement)
-    config = replace(TINY, engine=engine, optimizer=replace(TINY.optimizer, kind=kind))
+    config = replace(TINY, model=model, engine=engine, optimizer=replace(TINY.optimizer, kind=kind))
     state = TrainStep(network, config, patches, Ranks(0, 1, device))
     values = []
     for step in range(steps):
@@ -40,12 +41,20 @@ def losses(engine, placement="device", steps=12, kind="adam", sampling=SAMPLING)
 
 @pytest.mark.parametrize("placement", ["device", "host"])
 @pytest.mark.parametrize("compiled", ["off", "on"])
-@pytest.mark.parametrize("more", [{}, {"kind": "muon"}, {"sampling": VARIED}])
+@pytest.mark.parametrize("more", [{}, {"kind": "muon"}, {"sampling": VARIED}, {"model": STEPWISE}])
 def test_captured_steps_equal_eager_ones(placement, compiled, more):
     _, eager = losses(EXACT, **more)
     state, captured = losses(replace(EXACT, compile=compiled, cuda_graph="on"), placement, **more)
     assert captured == pytest.approx(eager, rel=2e-3)
     assert state._graph[1].is_captured
+
+
+@pytest.mark.parametrize("compiled", ["off", "on"])
+@pytest.mark.parametrize("model", [TINY.model, STEPWISE])
+def test_captured_steps_in_16_bits_are_close_to_exact_ones(compiled, model):
+    _, exact = losses(EXACT, model=model)
+    engine = EngineConfig(precision="bf16", compile=compiled, cuda_graph="on")
+    assert losses(engine, model=model)[1] == pytest.approx(exact, rel=0.01)
 
 
 @pytest.mark.parametrize("sampling", [SAMPLING, replace(VARIED, smallest_factor=1.0), VARIED])

@@ -1,5 +1,7 @@
 """On a GPU: whole pictures by the network laid out for it, and what becomes of precision there."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -32,9 +34,10 @@ def test_on_the_cpu_and_in_float32_it_is_the_network_itself():
 @needs_gpu
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])
 @pytest.mark.parametrize("mode", ["whole", "streaming"])
-def test_16_bits_are_close_to_float32(precision, mode):
+@pytest.mark.parametrize("upsampler", ["direct", "stepwise"])
+def test_16_bits_are_close_to_float32(precision, mode, upsampler):
     torch.manual_seed(0)
-    network = SRNetwork(recipes.TINY)
+    network = SRNetwork(replace(recipes.TINY, upsampler=upsampler))
     lr = torch.rand(1, 3, 61, 83)
     exact = upscaled(Engine(network, EngineOptions(device="cpu")), lr)
     engine = Engine(network, EngineOptions(device="cuda", precision=precision, mode=mode, tile=32))
