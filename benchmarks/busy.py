@@ -3,7 +3,7 @@
     python benchmarks/busy.py
 
 The program `enlcn` lets its threads sleep (enlcn/cli/threads.py); other programs that import the package have OpenMP's
-own way, which spins, unless they are started with OMP_WAIT_POLICY=passive. Ways take turns, in processes of their own.
+own way, which spins, unless they are started with GOMP_SPINCOUNT=1000. Ways take turns, in processes of their own.
 """
 
 import argparse

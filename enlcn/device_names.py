@@ -17,7 +17,7 @@ def usable_device(name: str | torch.device, *, also: tuple[str, ...] = ()) -> to
         raise UserError(f"device '{name}' cannot be used (no such device); choose from {known}") from None
     try:
         torch.empty(1, device=device)
-    except (RuntimeError, AssertionError) as error:
+    except (RuntimeError, AssertionError, ImportError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
         raise UserError(f"device '{name}' cannot be used ({reason}); cpu always can") from None
     return device

@@ -50,14 +50,11 @@ def check_writable(path: Path, *, overwrite: bool = False) -> None:
 
 def check_folder(folder: Path, told: Path | None = None) -> None:
     """An error, naming `told` or the folder, if no files can be put there. It is tried out; nothing is left behind."""
-    missing = [each for each in (folder, *folder.parents) if not os.path.lexists(each)]
-    try:
-        make_folder(folder, told)
-        _new_file(folder, "check", "", told or folder).unlink()
-    finally:
-        for each in missing:
-            with suppress(OSError):  # not made either, or in use already
-                each.rmdir()
+    # No folder is made for it: another process may be about to use that, and must not find it gone.
+    there = next(each for each in (folder, *folder.absolute().parents) if os.path.lexists(each))
+    if not there.is_dir():
+        raise _unwritable(told or folder, NotADirectoryError())
+    _new_file(there, "check", "", told or folder).unlink()
 
 
 def make_folder(folder: Path, told: Path | None = None) -> None:
@@ -104,7 +101,8 @@ def remove_leftovers(folder: Path) -> None:
     for path in folder.glob(f".*{_MARK}*"):
         process = path.name.rpartition(_MARK)[2].partition("-")[0]
         if process.isdecimal() and not _is_alive(int(process)):
-            path.unlink(missing_ok=True)
+            with suppress(OSError):  # gone by now, or another user's
+                path.unlink()
 
 
 def _new_file(folder: Path, stem: str, suffix: str, told: Path) -> Path:

@@ -30,7 +30,7 @@ def set_verbosity(level: int) -> None:
     """-1 quiet (errors only), 0 normal, 1 verbose (debug messages)."""
     out.quiet = level < 0
     handler: logging.Handler = RichHandler(console=err, show_time=False, show_path=False, show_level=level > 0)
-    if not sys.stderr.isatty():
+    if not err.is_terminal:
         handler = _LineHandler()
         handler.setFormatter(logging.Formatter("%(levelname)s %(message)s" if level > 0 else "%(message)s"))
     log.handlers = [handler]

@@ -25,9 +25,10 @@ LOADERS = {"png": "png", "jpeg": "jpeg", "webp": "webp", "avif": "heif", "tiff":
 _STRICTLY_READ = ("jpeg", "tiff")
 _HARMLESS = re.compile(r"VipsJpeg: Corrupt JPEG data: \d+ extraneous bytes before marker")
 _MM_PER_INCH = 25.4
-# Pixels per mm that libvips gives images whose files tell none: TIFF and others, PNG, JPEG. The last is 72 dpi, which
-# programs assume then; PNG and TIFF are not written without.
-_UNTOLD = (1.0, 2.834, 72 / _MM_PER_INCH)
+# Pixels per mm where files tell none: assumed by most programs, and what we write into PNG and TIFF, which libvips does
+# not write without; and what libvips says then of a PNG and of others.
+_ASSUMED = 72 / _MM_PER_INCH
+_UNTOLD_IN_PNG, _UNTOLD = (2.834,), (1.0, _ASSUMED)
 _KEEP_ALL_BUT_EXIF = 2 + 4 + 8 + 16  # XMP, IPTC, ICC, other: libvips' VipsForeignKeep
 _DEVICE_INDEPENDENT = ("lab", "labs", "labq", "xyz", "lch", "cmc")
 _DTYPES: dict[str, np.dtype] = {"uchar": np.dtype(np.uint8), "ushort": np.dtype(np.uint16)}
@@ -158,7 +159,7 @@ def with_metadata(image: Any, like: Image, bits: int, is_grey: bool) -> Any:
     """A libvips image declared grey or RGB of 8 or 16 bits, with the profile and metadata of `like`."""
     colours = {8: ("srgb", "b-w"), 16: ("rgb16", "grey16")}[bits][is_grey]
     image = image.copy(interpretation=colours)
-    xres, yres = (_UNTOLD[-1], _UNTOLD[-1]) if like.dpi is None else (dpi / _MM_PER_INCH for dpi in like.dpi)
+    xres, yres = (_ASSUMED, _ASSUMED) if like.dpi is None else (dpi / _MM_PER_INCH for dpi in like.dpi)
     image = image.copy(xres=xres, yres=yres)
     for field, data in (("icc-profile-data", like.icc), ("xmp-data", like.xmp)):
         if data is not None:
@@ -215,7 +216,9 @@ def blob(image: Any, field: str) -> bytes | None:
 
 def dpi_of(image: Any) -> tuple[float, float] | None:
     """Resolution where the file gave one."""
-    if image.xres == image.yres and image.xres in _UNTOLD:
+    untold = _UNTOLD_IN_PNG if image.get("vips-loader").startswith("png") else _UNTOLD
+    has_unit = image.get_typeof("resolution-unit") != 0  # as TIFF and JPEG files have that tell one
+    if not has_unit and image.xres == image.yres and image.xres in untold:
         return None
     return image.xres * _MM_PER_INCH, image.yres * _MM_PER_INCH
 

@@ -43,6 +43,8 @@ class Upsampler(nn.Sequential):
 class StepwiseUpsampler(Upsampler):
     """EDSR's: a 3x3 and a pixel shuffle per factor of 2 (one for 3), then a 3x3 to RGB.
 
+    The last three are computed as one, from their weights: hooks on them are not called unless `folds` is False.
+
     (B, C, H, W) -> (B, 3, sH, sW).
     """
 

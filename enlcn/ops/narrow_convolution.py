@@ -53,9 +53,9 @@ class _NarrowConvolution(torch.autograd.Function):
         taps = weight.permute(1, 2, 3, 0).reshape(channels, num_taps)  # (C, T)
         taps = pad(taps, (0, -num_taps % _GROUP)).to(x.dtype)
         held = _product(_rows(x), taps).view(batch, height, width, -1)
-        held = pad(held, (0, 0, 1, 1, 1, 1))
+        # Moved tap by tap: a padded copy of all that is held would take as much room again.
         out = sum(
-            held[:, tap // 3 : tap // 3 + height, tap % 3 : tap % 3 + width, tap * outputs : (tap + 1) * outputs]
+            _moved(held[..., tap * outputs : (tap + 1) * outputs], rows=tap // 3 - 1, columns=tap % 3 - 1)
             for tap in range(9)
         )
         assert isinstance(out, Tensor)
@@ -81,6 +81,11 @@ class _NarrowConvolution(torch.autograd.Function):
         dtaps = _product(held.mT, _rows(x))[: 9 * outputs]  # (T, C)
         dweight = dtaps.view(3, 3, outputs, channels).permute(2, 3, 0, 1)
         return dx, dweight.to(ctx.weight_dtype)
+
+
+def _moved(held: Tensor, *, rows: int, columns: int) -> Tensor:
+    """What lies so many rows and columns further, zero outside. (B, H, W, O) -> (B, H, W, O)."""
+    return pad(held, (0, 0, -columns, columns, -rows, rows))
 
 
 def _rows(x: Tensor) -> Tensor:

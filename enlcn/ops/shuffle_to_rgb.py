@@ -95,9 +95,8 @@ def _moved(x: Tensor, axis: int, offset: int) -> Tensor:
     """x with what lies `offset` further along `axis`; zero where that is outside."""
     if offset == 0:
         return x
-    length = x.shape[axis]
-    inside = x.narrow(axis, max(offset, 0), length - 1)
-    return _padded(inside, axis, max(-offset, 0), max(offset, 0))
+    # Padded first: exporters follow no axis that may be empty.
+    return _padded(x, axis, max(-offset, 0), max(offset, 0)).narrow(axis, max(offset, 0), x.shape[axis])
 
 
 def _padded(x: Tensor, axis: int, before: int, after: int) -> Tensor:

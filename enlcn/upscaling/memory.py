@@ -63,8 +63,9 @@ def whole_image_bytes(config: ModelConfig, height: int, width: int) -> int:
 def tile_bytes(config: ModelConfig, side: int) -> int:
     """Peak of streaming with tiles of that side, beyond its planes and the libraries themselves."""
     halo = ResidualBlock.halo * max(num_blocks for _, num_blocks in config.stages) + 4
-    # At x4 EDSR's holds the features at twice the size and, for a moment, again as they are shuffled.
-    upsampler = 12 * config.channels + 800
+    # At x4 EDSR's holds the features at twice the size and, for a moment, again as they are shuffled; then, in 16 bits
+    # on a GPU, nine taps of 48 numbers for each of those four pixels.
+    upsampler = 12 * config.channels + {"stepwise": 2400, "direct": 600}[config.upsampler]
     floats = max(body_floats(config), upsampler)
     return (side + 2 * halo) ** 2 * floats * _FLOAT
 

@@ -223,7 +223,7 @@ class _Output:
     def _converted(self, packet: Any, index: int) -> Any | None:
         try:
             return self.converters[index](packet)
-        except pyav().error.InvalidDataError:
+        except pyav().error.FFmpegError:  # no text that can be read, or more of it than the other form takes
             self.damaged += 1
             return None
 

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import time
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -15,11 +16,17 @@ from tests.cluster.runs import ONE_THREAD, command, manifest, process_of, rows_s
 COUNT = 60
 
 
+def process_state(process):
+    return Path(f"/proc/{process}/stat").read_text().rpartition(") ")[2][0]
+
+
 def kill_while_it_writes(worker, out):
     """Stop a worker again and again until it stands still with a half-written file; then it dies."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         os.kill(worker, signal.SIGSTOP)
+        while process_state(worker) not in "Tt":
+            time.sleep(0.0005)
         if list(out.rglob(f".*-{worker}-*.png")):
             break
         os.kill(worker, signal.SIGCONT)

@@ -152,6 +152,14 @@ def test_no_resolution_is_invented_and_no_exif(source, codec):
         assert written.info.get("dpi") in (None, (1, 1)) or round(written.info["dpi"][0]) == 72, format
 
 
+@pytest.mark.parametrize(("source", "dpi"), [("PNG", 25.4), ("TIFF", 25.4), ("PNG", 72), ("TIFF", 72), ("JPEG", 72)])
+def test_a_resolution_that_is_told_is_kept_though_it_look_untold(source, dpi):
+    image = load_image(pillow_bytes(PillowImage.fromarray(noise(3)), source, dpi=(dpi, dpi)))
+    assert image.dpi == pytest.approx((dpi, dpi), rel=1e-3)
+    written = PillowImage.open(io.BytesIO(encode_image(image, "png")))
+    assert written.info["dpi"] == pytest.approx((dpi, dpi), rel=1e-3)
+
+
 @pytest.mark.parametrize("format", ["png", "jpeg", "webp", "avif", "tiff"])
 def test_resolution_survives_without_exif(format, codec):
     written = PillowImage.open(io.BytesIO(encode_image(image_of(noise(3), dpi=(300.0, 300.0)), format)))

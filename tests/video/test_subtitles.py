@@ -42,6 +42,15 @@ def test_srt_in_mp4_and_back(tmp_path, upscaled, suffix):
     assert tuple(text.decode().replace("\r\n", "\n") for _, _, text in texts(back)) == said
 
 
+def test_a_text_too_long_for_the_other_form_is_left_out_alone(tmp_path, upscaled):
+    """MP4 counts a text's bytes in sixteen bits."""
+    said = ("first", "long " * 20_000, "last")
+    source = write_clip(tmp_path / "source.mkv", Clip(frames=75, audio=None, subtitles="srt", texts=said))
+    outcome = upscaled(source, tmp_path / "out.mp4")
+    assert outcome.status == "done", outcome.message
+    assert [text[2:] for _, _, text in texts(tmp_path / "out.mp4")] == [b"first", b"last"]
+
+
 def test_a_clip_takes_its_own_subtitles_along(tmp_path, upscaled):
     from enlcn.video.decoding import Clip as Part
 
