@@ -39,6 +39,7 @@ COMMANDS = {
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("ENLCN_DATA", raising=False)
     monkeypatch.setattr(console.log, "handlers", [])
     Path("text.png").write_text("precious")
     Path("photos").mkdir()

@@ -87,7 +87,8 @@ def test_bad_input_is_one_line(words, message, tmp_path):
     assert "\n" not in str(result.exception)
 
 
-def test_a_folder_that_cannot_be_made_is_one_line(tmp_path):
+def test_a_folder_that_cannot_be_made_is_one_line(tmp_path, monkeypatch):
+    monkeypatch.delenv("ENLCN_DATA", raising=False)
     (tmp_path / "file").touch()
     words = ["reproduce", "runtime", "--preset", "smoke", "--device", "cpu", "--out", str(tmp_path / "file" / "out")]
     result = CliRunner().invoke(app, words)
@@ -112,8 +113,9 @@ def test_smoke_takes_seconds_unless_told_otherwise(words, budget, tmp_path, monk
     assert asked[0].budget == budget
 
 
-def test_results_without_a_plan_are_not_measured_over(tmp_path):
+def test_results_without_a_plan_are_not_measured_over(tmp_path, monkeypatch):
     """`runtime` trains nothing and plans nothing."""
+    monkeypatch.delenv("ENLCN_DATA", raising=False)
     words = ["reproduce", "runtime", "--preset", "smoke", "--device", "cpu", "--out", str(tmp_path), "--no-resume"]
     assert CliRunner().invoke(app, words).exit_code == 0
     before = (tmp_path / "results" / "runtime.json").read_bytes()
