@@ -1,16 +1,16 @@
 """What every command shares: consoles, verbosity, progress bars, and turning errors into exit codes."""
 
 import logging
-import signal
 import sys
 from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
 from rich.console import Console
 from rich.logging import RichHandler
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from enlcn.cli import interruption
 from enlcn.errors import UserError
 
 # Without emoji: they would take the place of names such as a:car:.png.
@@ -60,10 +60,22 @@ def show_card(title: str, facts: Iterable[tuple[str, str]]) -> None:
     out.print(table)
 
 
+class _Bar(Progress):
+    """A bar through which a dropped interruption is obeyed after all."""
+
+    def update(self, task_id: TaskID, **changes: Any) -> None:
+        interruption.obey()
+        super().update(task_id, **changes)
+
+    def advance(self, task_id: TaskID, advance: float = 1) -> None:
+        interruption.obey()
+        super().advance(task_id, advance)
+
+
 def progress_bar() -> Progress:
     """A bar on standard error, gone when done; silent with -q or where nobody watches."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    return Progress(*columns, console=err, transient=True, disable=out.quiet or not err.is_terminal)
+    return _Bar(*columns, console=err, transient=True, disable=out.quiet or not err.is_terminal)
 
 
 def run_guarded(command: Callable[[], object]) -> None:
@@ -73,7 +85,7 @@ def run_guarded(command: Callable[[], object]) -> None:
         command: does it all, and returns an exit code where it is not 0.
     """
     # A polite request to stop cleans up as Ctrl-C does: temporary files go.
-    signal.signal(signal.SIGTERM, _stop)
+    interruption.install()
     try:
         exit_code = command()
     except UserError as error:
@@ -109,10 +121,6 @@ def _usage(error: Any) -> str:
     message = " ".join(error.format_message().split()).rstrip(".")
     path = error.ctx.command_path if getattr(error, "ctx", None) is not None else "enlcn"
     return f"{message[:1].lower()}{message[1:]}; see `{path} --help`"
-
-
-def _stop(number: int, frame: object) -> None:
-    raise KeyboardInterrupt
 
 
 def escape(text: str) -> str:

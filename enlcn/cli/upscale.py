@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from enlcn.cli import console, picture_options, video_options
+from enlcn.cli import console, interruption, picture_options, video_options
 from enlcn.errors import UserError
 from enlcn.files import check_writable, refuse_absent
 
@@ -134,8 +134,8 @@ def upscale(
         engines = Batch(options)
         _run(engines, planned, outcomes, alone=total == 1)
         for outcome in video_options.run_videos(engines, videos, video):
-            outcomes.append(outcome)
-            _say(outcome, alone=total == 1)
+            _note(outcome, outcomes, alone=total == 1)
+            interruption.obey()
     except KeyboardInterrupt:
         left = total - len(outcomes)
         advice = "; run it again with --skip-existing for the rest" if total > 1 else ""
@@ -200,9 +200,15 @@ def _run(batch: Any, planned: list[Any], outcomes: list[Any], *, alone: bool) ->
 
         for outcome in batch.run(planned, watch):
             bar.remove_task(tasks.pop((outcome.source, outcome.target)))
+            _note(outcome, outcomes, alone=alone)
             bar.advance(whole)
-            outcomes.append(outcome)
-            _say(outcome, alone=alone)
+
+
+def _note(outcome: Any, outcomes: list[Any], *, alone: bool) -> None:
+    if outcome.status == "failed":
+        interruption.obey()  # which may be why it failed
+    outcomes.append(outcome)
+    _say(outcome, alone=alone)
 
 
 def _say(outcome: Any, *, alone: bool) -> None:

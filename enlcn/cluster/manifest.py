@@ -125,7 +125,10 @@ class Manifest:
 
     def _read_rows(self) -> dict[str, Row]:
         filesystem, _ = open_storage(self.out)
-        parts = sorted(name for name in files_under(join(self.out, _FOLDER)) if name.endswith(".jsonl"))
+        # By their beginning: files that a killed run left on the way to their name have a dot before it.
+        parts = sorted(
+            name for name in files_under(join(self.out, _FOLDER)) if name.rpartition("/")[2].startswith("rows-")
+        )
         rows: dict[str, Row] = {}
         for url in (join(self.out, NAME), *(str(filesystem.unstrip_protocol(name)) for name in parts)):
             try:

@@ -54,14 +54,23 @@ def _set_up_vips() -> Any:
 
     # Its cache of operations would keep whole files alive after they have been decoded.
     pyvips.cache_set_max(0)
-    # Sizes beyond its range end in an error like others; GObject would also print them on standard error.
-    log_callback = getattr(pyvips, "_log_handler_cb", None)
-    if log_callback is not None:
-        flags, domain = pyvips.GLogLevelFlags, b"GLib-GObject"
-        levels = flags.LEVEL_WARNING | flags.LEVEL_CRITICAL
-        handler = pyvips.glib_lib.g_log_set_handler(domain, levels, log_callback, pyvips.ffi.NULL)
-        atexit.register(pyvips.glib_lib.g_log_remove_handler, domain, handler)
+    _log_warnings_alone(pyvips)
     return pyvips
+
+
+def _log_warnings_alone(pyvips: Any) -> None:
+    log_callback = getattr(pyvips, "_log_handler_cb", None)
+    if log_callback is None:
+        return
+    glib, flags, null = pyvips.glib_lib, pyvips.GLogLevelFlags, pyvips.ffi.NULL
+    levels = flags.LEVEL_WARNING | flags.LEVEL_CRITICAL
+    # Sizes beyond its range end in an error like others; GObject would also print them on standard error.
+    handler = glib.g_log_set_handler(b"GLib-GObject", levels, log_callback, null)
+    atexit.register(glib.g_log_remove_handler, b"GLib-GObject", handler)
+    # pyvips takes all that libvips says, and a Ctrl-C that comes meanwhile is raised in its callback and dropped there.
+    if getattr(pyvips, "_log_handler_id", None):
+        glib.g_log_remove_handler(b"VIPS", pyvips._log_handler_id)
+        pyvips._log_handler_id = glib.g_log_set_handler(b"VIPS", levels, log_callback, null)
 
 
 def is_available(format: str) -> bool:

@@ -39,8 +39,9 @@ def write_pictures(folder, count):
 
 
 def rows_so_far(out):
-    """Rows of a run that goes on."""
-    return [json.loads(line) for path in out.glob(".enlcn-cluster/*.jsonl") for line in path.read_text().splitlines()]
+    """Rows of a run that goes on; files under way to their name begin with a dot."""
+    parts = out.glob(".enlcn-cluster/[!.]*.jsonl")
+    return [json.loads(line) for path in parts for line in path.read_text().splitlines()]
 
 
 def manifest(out):

@@ -182,7 +182,10 @@ def test_the_manifest_remembers(bucket):
     write_bytes(f"{bucket}/a.png", b"12345")
     first.add(Row("in/a", f"{bucket}/a.png", "done", bytes=5))
     first.add(Row("in/b", f"{bucket}/b.png", "failed", "broken"))
-    first.flush()  # and then it is killed
+    first.flush()
+    write_bytes(
+        f"{bucket}/.enlcn-cluster/.rows-half.host-1-a.jsonl", b'{"input": "in/c", "outp'
+    )  # and then it is killed
     second = Manifest(bucket)
     assert second.open(settings, overwrite=False) is True
     sizes = files_under(bucket)
