@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save as to_bytes
 from torch import Tensor
 
 from enlcn import authors_format, recipes
@@ -20,6 +19,7 @@ from enlcn.file_metadata import file_metadata, is_ours, read_config
 from enlcn.files import atomic_write
 from enlcn.models.backbone import SRNetwork
 from enlcn.models.rivals import NLSA
+from enlcn.weights_file import weights_bytes
 from enlcn.zoo import UNTRAINED_PREFIX, locate, refuse_unknown
 
 TRAINING_FORMAT = "enlcn-training"  # in training checkpoints, under "format"
@@ -94,7 +94,7 @@ def save(
         raise UserError(f"{path}: weights are written as .safetensors; choose such a name")
     tensors = {key: _packed(value, dtype) for key, value in network.state_dict().items()}
     with atomic_write(path, overwrite=overwrite) as temporary:
-        temporary.write_bytes(to_bytes(tensors, file_metadata(network.config)))  # a full disk is told as any other
+        temporary.write_bytes(weights_bytes(tensors, file_metadata(network.config)))  # a full disk is told as any other
 
 
 def read(path: str | os.PathLike[str]) -> Checkpoint:

@@ -15,6 +15,8 @@ def usable_device(name: str | torch.device, *, also: tuple[str, ...] = ()) -> to
     except (RuntimeError, TypeError):  # torch would list twenty kinds, most of them for its own developers
         known = ", ".join((*also, *_KNOWN))
         raise UserError(f"device '{name}' cannot be used (no such device); choose from {known}") from None
+    if device.type == "meta":
+        raise UserError(f"device '{name}' cannot be used (it computes nothing); choose from {', '.join(_KNOWN)}")
     try:
         torch.empty(1, device=device)
     except (RuntimeError, AssertionError, ImportError) as error:

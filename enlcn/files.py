@@ -1,6 +1,7 @@
 """Files that users name: absent ones are told at once; what is written is complete, and replaces nothing unasked."""
 
 import errno
+import io
 import os
 import re
 import socket
@@ -8,6 +9,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any, BinaryIO, cast
 
 from enlcn.errors import UserError
 
@@ -94,6 +96,30 @@ def atomic_write(path: Path, *, overwrite: bool = False) -> Iterator[Path]:
         raise
 
 
+@contextmanager
+def patient_file(path: Path) -> Iterator[BinaryIO]:
+    """`path`, opened for a writer that does not survive errors, as torch's: what goes wrong is raised at the end."""
+    raw = _PatientFile(path, "wb")
+    with io.BufferedWriter(cast(io.RawIOBase, raw)) as file:
+        yield file
+    if raw.error is not None:
+        raise raw.error
+
+
+class _PatientFile(io.FileIO):
+    """Keeps the first error, and lets on that all after it is written."""
+
+    error: OSError | None = None
+
+    def write(self, data: Any) -> int:
+        if self.error is None:
+            try:
+                return super().write(data)
+            except OSError as error:
+                self.error = error
+        return memoryview(data).nbytes
+
+
 def remove_leftovers(folder: Path) -> None:
     """Delete temporary files in `folder` whose process is gone: what a killed run left behind."""
     if not folder.is_dir():
@@ -121,7 +147,8 @@ def _unwritable(path: Path, error: OSError) -> UserError:
         (each for each in reversed((path, *path.parents)) if os.path.lexists(each) and not each.is_dir()), None
     )
     wants_folder = isinstance(error, FileExistsError | NotADirectoryError)
-    reason = f"{blocking} is a file, not a folder" if wants_folder and blocking else error.strerror or str(error)
+    what = "a link to nothing" if blocking and not blocking.exists() else "a file"
+    reason = f"{blocking} is {what}, not a folder" if wants_folder and blocking else error.strerror or str(error)
     return UserError(f"{path}: cannot be written ({reason})")
 
 

@@ -38,6 +38,13 @@ def test_a_file_is_no_folder(here, ask):
         ask(Path("text.png"))
 
 
+@pytest.mark.parametrize("ask", [check_folder, make_folder])
+def test_a_link_to_nothing_is_no_folder(here, ask):
+    Path("link").symlink_to("nowhere")
+    with pytest.raises(UserError, match=r"^link: cannot be written \(link is a link to nothing, not a folder\)$"):
+        ask(Path("link"))
+
+
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a folder in which nobody may make files")
 @pytest.mark.parametrize("ask", [write, check_writable, check_folder, make_folder])
 def test_a_folder_that_cannot_be_made(ask):

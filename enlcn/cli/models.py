@@ -140,7 +140,7 @@ def _facts(row: "ShippedModel") -> dict[str, Any]:
 def _print_list(rows: list["ShippedModel"]) -> None:
     from rich.table import Table
 
-    from enlcn.zoo.cache import cache_folder
+    from enlcn.cache_folder import cache_folder
 
     testsets = list(dict.fromkeys(name for row in rows for name in row.scores))
     table = Table(box=None, pad_edge=False)

@@ -118,6 +118,9 @@ def train(
         console.say(f"{out}: this run is finished ({outcome.step:,} steps{best}); a larger {more} goes on with it")
         return
     psnr = f", PSNR {outcome.psnr:.2f} dB (best {outcome.best_psnr:.2f})" if outcome.psnr is not None else ""
+    if outcome.stopped_by is None and outcome.step <= config.schedule.warmup_steps:
+        told = f"schedule.warmup_steps={config.schedule.warmup_steps}"
+        console.log.warning("all %d steps were warm-up (%s); set it lower or train longer", outcome.step, told)
     skipped = f", {outcome.skipped} of them skipped" if outcome.skipped else ""
     console.say(f"{outcome.step:,} steps{skipped} in {outcome.elapsed:.0f} s{psnr}")
     if outcome.stopped_by is not None:
@@ -130,12 +133,15 @@ def export_weights(
     source: Annotated[Path, typer.Argument(help="A run's folder, or one of its checkpoints.")],
     target: Annotated[Path, typer.Argument(help="Where to write, ending in .safetensors.")],
     dtype: Annotated[str, typer.Option(help="Store weights as fp32, fp16 or bf16.")] = "fp16",
+    best: Annotated[
+        bool, typer.Option("--best", help="Of a folder, the checkpoint with the highest PSNR on held-out images.")
+    ] = False,
     split: Annotated[
         float | None, typer.Option(metavar="MIB", help="Cut the file into parts of at most so many MiB, too.")
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace existing files.")] = False,
 ) -> None:
-    """Write the weights of a run alone, small; a folder gives its last checkpoint."""
+    """Write the weights of a run alone, small; a folder gives its last checkpoint, or its best with --best."""
     if dtype not in _DTYPES:
         raise UserError(f"--dtype is '{dtype}'; choose from {', '.join(_DTYPES)}")
     import torch
@@ -147,7 +153,14 @@ def export_weights(
     from enlcn.train.warm_start import network_of
 
     check_writable(target, overwrite=overwrite)
-    network = network_of(RunFolder(source).last if source.is_dir() else source)
+    if source.is_dir():
+        folder = RunFolder(source)
+        if best and not folder.best.exists():
+            raise UserError(f"{source}: has no best checkpoint: it was never validated; leave out --best")
+        source = folder.best if best else folder.last
+    elif best:
+        raise UserError("--best chooses among the checkpoints of a run: give its folder")
+    network = network_of(source)
     stored = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}[dtype]
     save(network, target, dtype=stored, overwrite=overwrite)
     console.say(f"{target}: {target.stat().st_size / 2**20:.1f} MiB written")

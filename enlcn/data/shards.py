@@ -25,13 +25,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from enlcn.cache_folder import cache_folder
+from enlcn.data.image_formats import SUFFIXES
 from enlcn.data.resize import imresize
 from enlcn.errors import UserError
 from enlcn.files import refuse_absent
 
 log = logging.getLogger(__name__)
-CACHE_VERSION = 1
-SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".avif")
+CACHE_VERSION = 2
 # Names of folders and tars below the given one that are kept out of training, and validated on.
 _HELD_OUT = re.compile(r"(^|_)val(id|idation)?([^a-z]|$)", re.IGNORECASE)
 _LOW_RESOLUTION = re.compile(r"(^|_)LR(_|$)")
@@ -110,6 +111,9 @@ def decode(image: ImageFile) -> np.ndarray:
     from PIL import Image
 
     with Image.open(io.BytesIO(image.read())) as opened:
+        if opened.mode.startswith("I"):  # grey of 16 bits, which `convert` would cut off at 255
+            grey = (np.asarray(opened).astype(np.int64).clip(0, 65535) + 128) // 257
+            return np.repeat(grey.astype(np.uint8)[..., None], 3, axis=2)
         return np.array(opened.convert("RGB"))
 
 
@@ -148,8 +152,8 @@ def load_packed(
 
 
 def default_cache() -> Path:
-    """$XDG_CACHE_HOME/enlcn/training, by default under ~/.cache."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "enlcn" / "training"
+    """Where decoded images are kept unless told otherwise."""
+    return cache_folder() / "training"
 
 
 def _tar_members(path: Path, root: Path) -> list[ImageFile]:

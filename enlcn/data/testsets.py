@@ -149,7 +149,7 @@ def _folder_of_known_set(name: str) -> Path:
 def _read_set(folder: Path, scale: int) -> BenchmarkSet | None:
     """The set in this folder by the first layout that finds HR images; None if there are none."""
     for layout in _LAYOUTS:
-        hr_files = dict(_images(folder, layout.hr_folder, layout.hr_file, scale))
+        hr_files = _by_name(_images(folder, layout.hr_folder, layout.hr_file, scale))
         if hr_files:
             break
     else:
@@ -170,11 +170,20 @@ def _lr_files(folder: Path, layout: _Layout, scale: int, names: list[str]) -> di
     """The LR images of all names, or none at all."""
     if layout.lr_folder is None:
         return {}
-    found = dict(_images(folder, layout.lr_folder, layout.lr_file, scale))
+    found = _by_name(_images(folder, layout.lr_folder, layout.lr_file, scale))
     missing = [name for name in names if name not in found]
     if found and missing:
         place = folder / layout.lr_folder.format(s=scale)
         raise UserError(f"{place}: {len(missing)} of {len(names)} LR images are missing, first that of {missing[0]}")
+    return found
+
+
+def _by_name(images: Iterator[tuple[str, Path]]) -> dict[str, Path]:
+    found: dict[str, Path] = {}
+    for name, path in images:
+        if name in found:
+            raise UserError(f"{path}: {found[name].name} has the same name but for its ending; rename one of them")
+        found[name] = path
     return found
 
 

@@ -5,12 +5,13 @@ import json
 import logging
 from pathlib import Path
 
+from enlcn.cache_folder import cache_folder
 from enlcn.checkpoint import load
 from enlcn.config import to_dict
 from enlcn.export.graph import weights_digest
 from enlcn.export.onnx import export_onnx
 from enlcn.version import __version__
-from enlcn.zoo.cache import cache_folder, make_folder
+from enlcn.zoo.cache import make_folder
 
 log = logging.getLogger(__name__)
 

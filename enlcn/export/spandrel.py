@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from safetensors.torch import save as to_bytes
 from torch import Tensor
 
 from enlcn import authors_format
@@ -24,6 +23,7 @@ from enlcn.models.backbone import SRNetwork
 from enlcn.upscaling.engine import Engine, EngineOptions
 from enlcn.upscaling.streaming import Progress
 from enlcn.upscaling.tiling import Tile
+from enlcn.weights_file import weights_bytes
 
 if TYPE_CHECKING:
     from spandrel import ArchRegistry, ImageModelDescriptor
@@ -75,7 +75,7 @@ def save(network: SRNetwork, path: str | os.PathLike[str], *, half: bool = False
         tensors = {key: value.half() for key, value in tensors.items()}
     with atomic_write(path, overwrite=overwrite) as temporary:
         tensors |= {CONFIG_TENSOR: config_tensor(network.config)}
-        temporary.write_bytes(to_bytes(tensors, file_metadata(network.config)))
+        temporary.write_bytes(weights_bytes(tensors, file_metadata(network.config)))
 
 
 def run(network: SRNetwork, image: Tensor, progress: Progress | None = None) -> Tensor:

@@ -1,7 +1,9 @@
 """`enlcn export MODEL out.pt2`: a torch.export program for any batch, height and width, checked before it appears."""
 
+import io
 import os
 from pathlib import Path
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -19,7 +21,7 @@ from enlcn.export.graph import (
     verify,
 )
 from enlcn.export.onnx import counter, quiet
-from enlcn.files import atomic_write, check_writable
+from enlcn.files import atomic_write, check_writable, patient_file
 from enlcn.models.backbone import SRNetwork
 
 SUFFIX = ".pt2"
@@ -62,7 +64,8 @@ def export_pt2(
         )
         step()
         with atomic_write(path, overwrite=overwrite) as temporary:
-            torch.export.save(program, temporary, extra_files=dict(metadata))
+            with patient_file(temporary) as file:
+                torch.export.save(program, cast(io.BytesIO, file), extra_files=dict(metadata))
             step()
             module = torch.export.load(temporary).module()
 

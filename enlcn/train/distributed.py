@@ -10,6 +10,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from enlcn.device_names import usable_device
 from enlcn.errors import UserError
 
 
@@ -94,18 +95,12 @@ def processes(device: str) -> Iterator[Ranks]:
 
 
 def choose_device(name: str, local_rank: int | None = None) -> torch.device:
-    """The device called `name`; "auto" is CUDA where there is one, else the CPU."""
+    """The device called `name`, with its number; "auto" is CUDA where there is one, else the CPU."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        device = torch.device(name)
-    except RuntimeError:
-        raise UserError(f"unknown device '{name}'; give cpu, cuda, cuda:1, mps …") from None
-    if device.type == "cuda":
-        if not torch.cuda.is_available():
-            raise UserError("there is no CUDA device here; pass --device cpu")
-        index = device.index if device.index is not None else local_rank or 0
-        if index >= torch.cuda.device_count():
-            raise UserError(f"there is no cuda:{index}; this machine has {torch.cuda.device_count()} GPUs")
-        device = torch.device("cuda", index)
+    if name == "cuda":
+        name = f"cuda:{local_rank or 0}"
+    device = usable_device(name, also=("auto",))
+    if device.type not in ("cpu", "cuda"):
+        raise UserError(f"device '{name}' cannot be trained on; choose from auto, cpu, cuda, cuda:1")
     return device

@@ -2,7 +2,8 @@
 
 The given network takes the first channels; what it does not fill begins as ever, but is not heard by what it fills.
 Blocks and attentions it does not have add nothing to its channels. So the larger network computes what the given one
-did, and every weight that is new learns from its first or second step on. Only the further queries and keys of ENLCA's
+did, and every weight that is new learns from its first or second step on. With another number of random features F is
+drawn anew, and the attention estimates what it did before with that. Only the further queries and keys of ENLCA's
 rivals stay 0: what counts there is their product.
 """
 
@@ -45,9 +46,11 @@ def grown(config: ModelConfig, state: Mapping[str, Tensor], network: SRNetwork) 
             source = places[place] + name.removeprefix(place)
             if source not in state:
                 raise UserError(f"it has no '{source}', so it is another kind of network")
-            given = state[source] * _factor(name, config, network.config)
-            _put(name, value, given)
             placed.add(source)
+            if name.endswith("projection") and len(state[source]) != len(value):
+                left_out.append(name)  # another m: F stays as it was drawn for this network
+                continue
+            _put(name, value, state[source] * _factor(name, config, network.config))
     for source in state:
         if source not in placed and not source.startswith(_TAIL):
             raise UserError(f"it has '{source}', for which the network has no place")
@@ -98,9 +101,11 @@ def _factor(name: str, given: ModelConfig, wanted: ModelConfig) -> float:
     kind = _kind(name)
     if kind is None or _module(name) != _MULTIPLIED[kind]:
         return 1.0
-    if kind == "blocks":
-        return given.res_scale / wanted.res_scale
-    return given.attention.res_scale / wanted.attention.res_scale
+    parts = (given, wanted) if kind == "blocks" else (given.attention, wanted.attention)
+    had, has = (part.res_scale for part in parts)
+    if has == 0 != had:
+        raise UserError(f"its {kind} count by a res_scale of {had}, the network's not at all")
+    return had / has if has else 1.0
 
 
 def _silence(name: str, value: Tensor, channels: int) -> None:
@@ -116,8 +121,6 @@ def _put(name: str, value: Tensor, given: Tensor) -> None:
         raise UserError(f"'{name}' has shape {tuple(given.shape)}, expected {tuple(value.shape)} or less")
     rows = given.shape[0]
     if name.endswith("projection"):
-        if rows != value.shape[0]:
-            raise UserError(f"'{name}' has {rows} rows, expected {value.shape[0]}")
         value[:, : given.shape[1]] = given
         return
     if _kind(name) == "attention" and _module(name) in _NORMALISED:

@@ -13,7 +13,7 @@ from enlcn.data.crops import Sampling
 from enlcn.data.patches import open_patches
 from enlcn.data.shards import PackedImages
 from enlcn.errors import UserError
-from enlcn.files import atomic_write
+from enlcn.files import atomic_write, patient_file
 from enlcn.models.backbone import SRNetwork
 from enlcn.train.config import TrainConfig
 from enlcn.train.distributed import Ranks
@@ -87,7 +87,7 @@ class Run:
         self._started = started
         if snapshot is not None:
             snapshot.restore(self.state)
-            self.best_psnr, self.skipped = snapshot.best_psnr, snapshot.skipped
+            self.best_psnr, self.skipped = self._best_before(snapshot), snapshot.skipped
             self._started -= snapshot.elapsed
         self._clock = ranks.from_main(self.elapsed)
         self._read_at = (self.state.step, time.monotonic())
@@ -195,10 +195,27 @@ class Run:
     def _save(self) -> None:
         before = time.monotonic()
         if self.ranks.is_main:
-            snapshot = take(self.state, elapsed=self.elapsed, best_psnr=self.best_psnr, data_key=self.data_key)
+            snapshot = take(
+                self.state,
+                elapsed=self.elapsed,
+                best_psnr=self.best_psnr,
+                data_key=self.data_key,
+                held_out=self._held_out_names(),
+            )
             self.folder.save(snapshot)
         self._saved_at = time.monotonic()
         self._saving_took = self._saved_at - before
+
+    def _held_out_names(self) -> list[str]:
+        """Which images are validated on, and how much of them."""
+        return [f"{image.name} {tuple(image.lr.shape[-2:])}" for image in self.held_out]
+
+    def _best_before(self, snapshot: Snapshot) -> float | None:
+        """The best PSNR of earlier attempts, where it is of the same images."""
+        if not self.held_out or snapshot.held_out in (None, self._held_out_names()):
+            return snapshot.best_psnr
+        log.warning("the held-out images differ from those this run was validated on: the best PSNR begins anew")
+        return None
 
     def _was_saved_long_ago(self) -> bool:
         limit = self.config.cadence.checkpoint_seconds
@@ -224,8 +241,8 @@ class Run:
         self.state.patches.prepare(step)
         lr, hr = self.state.patches.draw(torch.tensor(step, device=self.ranks.device))
         path = self.folder.path / f"bad-batch-step-{step}-rank-{self.ranks.rank}.pt"
-        with atomic_write(path, overwrite=True) as temporary:
-            torch.save({"step": step, "lr": lr.cpu(), "hr": hr.cpu()}, temporary)
+        with atomic_write(path, overwrite=True) as temporary, patient_file(temporary) as file:
+            torch.save({"step": step, "lr": lr.cpu(), "hr": hr.cpu()}, file)
         self._save()
         return UserError(
             f"loss or gradient was not finite {readings.longest_bad_run} times in a row, until step {step}; "

@@ -60,6 +60,8 @@ class Optimizers:
             optimizer.load_state_dict(states[name])
             for group in optimizer.param_groups:
                 group["lr"] = self._learning_rate  # the tensor that captured graphs read
+                if "capturable" in group:  # by the device it goes on on, not by the one it began on
+                    group["capturable"] = self._learning_rate.is_cuda
 
 
 def inner_weights(network: SRNetwork) -> list[nn.Parameter]:

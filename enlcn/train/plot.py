@@ -1,5 +1,6 @@
 """Curves of several runs in one picture, from their metrics.jsonl."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -11,6 +12,7 @@ from enlcn.train.reporting import read_records
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+log = logging.getLogger(__name__)
 Axis = Literal["step", "elapsed"]
 # event, field, title, whether small values matter
 _PSNR = ("validation", "psnr", "PSNR on Y, held-out images (dB)", False)
@@ -29,7 +31,13 @@ Records = list[dict[str, Any]]
 def plot_runs(runs: Sequence[Path], out: Path, *, over: Axis = "step", overwrite: bool = False) -> None:
     """Draw the curves of `runs` (folders of `enlcn train`) into `out`, over steps or elapsed seconds."""
     check_writable(out, overwrite=overwrite)
-    figure = draw_curves({_label(run, runs): _records(run) for run in runs}, over)
+    curves = {_label(run, runs): _records(run) for run in runs}
+    begun = {label: records for label, records in curves.items() if records}
+    if not begun:
+        raise UserError(f"{', '.join(map(str, runs))}: no metrics yet, nothing to draw")
+    for label in curves.keys() - begun.keys():
+        log.warning("%s: has no metrics yet and is left out", label)
+    figure = draw_curves(begun, over)
     with atomic_write(out, overwrite=overwrite) as temporary:
         try:
             figure.savefig(temporary, dpi=130)
@@ -84,7 +92,4 @@ def _records(run: Path) -> Records:
     path = run / "metrics.jsonl"
     if not path.is_file():
         raise UserError(f"{run}: no run of `enlcn train` (it has no metrics.jsonl)")
-    records = list(read_records(path))
-    if not records:
-        raise UserError(f"{run}: this run has no metrics yet")
-    return records
+    return list(read_records(path))

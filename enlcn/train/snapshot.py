@@ -16,7 +16,7 @@ from torch import Tensor
 
 from enlcn.checkpoint import TRAINING_FORMAT, why_unread
 from enlcn.errors import UserError
-from enlcn.files import atomic_write
+from enlcn.files import atomic_write, patient_file
 from enlcn.train.config import TrainConfig
 from enlcn.train.settings import from_plain, to_plain
 from enlcn.train.step import TrainStep
@@ -35,6 +35,7 @@ class Snapshot:
         skipped: steps that had no effect.
         best_psnr: the highest validation PSNR so far, None before the first.
         data_key: of the images trained on.
+        held_out: names of the images validated on; None where the run is older than this.
         network: weights and F, under our names.
         average: the running sums of the weights' average, in the order of the parameters; None without.
         optimizers: their states, by name.
@@ -51,6 +52,7 @@ class Snapshot:
     average: list[Tensor] | None
     optimizers: dict[str, Any]
     random_states: dict[str, Tensor]
+    held_out: list[str] | None = None
 
     def restore(self, state: TrainStep) -> None:
         """Put everything back where `take` found it."""
@@ -67,7 +69,9 @@ class Snapshot:
                 torch.cuda.set_rng_state(random_state, name)
 
 
-def take(state: TrainStep, *, elapsed: float, best_psnr: float | None, data_key: str) -> Snapshot:
+def take(
+    state: TrainStep, *, elapsed: float, best_psnr: float | None, data_key: str, held_out: list[str] | None = None
+) -> Snapshot:
     """The state of a run between two steps; tensors are not copied."""
     random_states = {"cpu": torch.get_rng_state()}
     if state.device.type == "cuda":
@@ -83,6 +87,7 @@ def take(state: TrainStep, *, elapsed: float, best_psnr: float | None, data_key:
         average=state.average.sums if state.average is not None else None,
         optimizers=state.optimizers.state_dict(),
         random_states=random_states,
+        held_out=held_out,
     )
 
 
@@ -135,8 +140,8 @@ class RunFolder:
         content = {field: getattr(snapshot, field) for field in vars(snapshot)}
         config = json.dumps(to_plain(snapshot.config))
         content |= {"config": config, "format": TRAINING_FORMAT, "version": FORMAT_VERSION}
-        with atomic_write(self.last, overwrite=True) as temporary:
-            torch.save(content, temporary)
+        with atomic_write(self.last, overwrite=True) as temporary, patient_file(temporary) as file:
+            torch.save(content, file)
 
     def keep_last_as(self, path: Path) -> None:
         """Give checkpoints/last a second name that the next save does not touch."""

@@ -11,7 +11,8 @@ import torch
 from rich.console import Console
 
 from enlcn.data.counter_random import derive_seed
-from enlcn.data.shards import SUFFIXES, ImageFile, PackedImages, default_cache, find_images, load_packed
+from enlcn.data.image_formats import SUFFIXES
+from enlcn.data.shards import ImageFile, PackedImages, default_cache, find_images, load_packed
 from enlcn.errors import UserError
 from enlcn.files import check_folder, refuse_absent
 from enlcn.models.backbone import SRNetwork
@@ -19,7 +20,7 @@ from enlcn.train.config import TrainConfig
 from enlcn.train.distributed import Ranks, processes
 from enlcn.train.loop import Outcome, Run
 from enlcn.train.reporting import Reports, open_reports
-from enlcn.train.schedule import follows_budget, is_over
+from enlcn.train.schedule import follows_budget, is_over, learning_rate
 from enlcn.train.settings import differences, setting_names
 from enlcn.train.snapshot import RunFolder, Snapshot, load_snapshot
 from enlcn.train.step import set_up_backends
@@ -91,13 +92,13 @@ def train(job: Job, *, console: Console | None = None, progress: Callable[[int, 
                 snapshot.step, snapshot.elapsed, None, snapshot.best_psnr, snapshot.skipped, was_finished=True
             )
         if snapshot is not None:
-            log.info("going on from step %d", snapshot.step)
+            _tell_how_it_goes_on(job, snapshot)
         set_up_backends(job.config.engine, ranks.device)
         # What may be wrong comes first: decoding the training images can take minutes.
         if ranks.is_main:
             check_folder(job.out)
         files = _find_images(job)
-        held_out = _load_held_out(job) if ranks.is_main else []
+        held_out = _load_held_out(job, files) if ranks.is_main else []
         network = _initial_network(job, snapshot).to(ranks.device)
         images = _load_images(job, files, ranks, progress)
         if snapshot is not None and snapshot.data_key != images.key:
@@ -135,6 +136,17 @@ def _snapshot_of(job: Job, folder: RunFolder) -> Snapshot | None:
         told = " ".join(f"--set {name}={_as_text(stored[name])}" for name in changed)
         raise UserError(f"{job.out}: holds a run with other settings; choose another folder or go on with it by {told}")
     return snapshot
+
+
+def _tell_how_it_goes_on(job: Job, snapshot: Snapshot) -> None:
+    log.info("going on from step %d", snapshot.step)
+    if job.init is not None:
+        log.warning("--init is left aside: this run has weights of its own")
+    configs = (snapshot.config, job.config)
+    before, now = (learning_rate(c.schedule, snapshot.step, snapshot.step, c.total_steps) for c in configs)
+    same_clock = snapshot.config.schedule.clock == job.config.schedule.clock
+    if before != now and same_clock and not follows_budget(job.config, job.budget):
+        log.warning("with another number of steps the learning rate goes on at %.3g instead of %.3g", now, before)
 
 
 def _as_text(value: object) -> str:
@@ -175,13 +187,17 @@ def _load_images(
     return images
 
 
-def _load_held_out(job: Job) -> list[HeldOutImage]:
+def _load_held_out(job: Job, training_files: list[ImageFile]) -> list[HeldOutImage]:
     files: list[ImageFile] = find_images(job.validation, "all") if job.validation else find_images(job.data, "held-out")
     if not files:
         if job.validation:
             raise UserError(f"{job.validation}: there are no images to validate on")
         log.warning("no images are held out: nothing will be validated; give some with --val")
         return []
+    trained_on = {(file.path.resolve(), file.offset) for file in training_files}
+    both = sum((file.path.resolve(), file.offset) in trained_on for file in files)
+    if both:
+        log.warning("%d of %d images to validate on are trained on, too: their PSNR says little", both, len(files))
     cadence = job.config.cadence
     return load_held_out(files, job.config.model.scale, limit=cadence.validation_images, crop=cadence.validation_crop)
 

@@ -118,7 +118,7 @@ class Batch:
                 for finished in as_completed(waiting):
                     yield finished.result()
             except BaseException:
-                pool.shutdown(wait=False, cancel_futures=True)  # those under way are finished, no others begun
+                pool.shutdown(wait=False, cancel_futures=True)  # no others are begun
                 raise
 
     def run_one(self, job: Job, progress: Progress | None = None) -> Outcome:

@@ -1,27 +1,12 @@
-"""The cache folder: weights that were downloaded, or joined from parts, each under its name and SHA-256."""
+"""In the cache folder: weights that were downloaded, or joined from parts, each under its name and SHA-256."""
 
 import os
-import sys
 from pathlib import Path
 
+from enlcn.cache_folder import CACHE_VARIABLE, cache_folder
 from enlcn.errors import UserError
 from enlcn.file_parts import Digest
 from enlcn.files import remove_leftovers
-
-CACHE_VARIABLE = "ENLCN_CACHE"
-
-
-def cache_folder() -> Path:
-    """What ENLCN_CACHE names, else the platform's place for such files."""
-    if named := os.environ.get(CACHE_VARIABLE):
-        return Path(named).expanduser()
-    if sys.platform == "win32":
-        base = os.environ.get("LOCALAPPDATA")
-        return (Path(base) if base else Path.home() / "AppData" / "Local") / "enlcn" / "cache"
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "enlcn"
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "enlcn"
 
 
 def cached_model(file: Digest) -> Path:

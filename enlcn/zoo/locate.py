@@ -5,10 +5,11 @@ import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from enlcn.cache_folder import cache_folder
 from enlcn.errors import UserError
 from enlcn.file_parts import is_intact, join
 from enlcn.zoo import manifest, registry
-from enlcn.zoo.cache import cache_folder, cached_model, make_folder
+from enlcn.zoo.cache import cached_model, make_folder
 from enlcn.zoo.download import Progress
 from enlcn.zoo.manifest import ShippedModel
 from enlcn.zoo.progress import shown

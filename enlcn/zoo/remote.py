@@ -15,11 +15,12 @@ from pathlib import Path
 from urllib.parse import quote, unquote, urldefrag, urljoin, urlsplit
 from urllib.request import url2pathname
 
+from enlcn.cache_folder import cache_folder
 from enlcn.errors import UserError
 from enlcn.file_parts import Digest, SplitFile, describe, is_intact, join
 from enlcn.files import atomic_write
 from enlcn.zoo import manifest
-from enlcn.zoo.cache import cache_folder, cached_model, cached_part, make_folder
+from enlcn.zoo.cache import cached_model, cached_part, make_folder
 from enlcn.zoo.download import Progress, fetch
 from enlcn.zoo.manifest import ShippedModel
 

@@ -46,9 +46,10 @@ def folder(tmp_path, monkeypatch):
     Image.open(PHOTO).crop((0, 0, 64, 48)).save("photos/a.png")
     save(SRNetwork(recipes.TINY), "tiny.safetensors")
     split_file(Path("tiny.safetensors"), 0.1)
-    before = signal.getsignal(signal.SIGTERM)
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     yield tmp_path
-    signal.signal(signal.SIGTERM, before)
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 def enlcn(*arguments):

@@ -157,21 +157,15 @@ def test_storage_is_asked_again_only_where_that_can_help(monkeypatch):
     assert len(calls) == 1
 
 
-def test_files_that_cannot_be_written_are_tried_again_only_where_that_can_help(tmp_path, monkeypatch):
+def test_files_that_cannot_be_written_are_tried_again_only_where_that_can_help(tmp_path, monkeypatch, full_disk):
     slept = []
     monkeypatch.setattr("time.sleep", slept.append)
     (tmp_path / "text").touch()
     with pytest.raises(UserError, match="is a file, not a folder"):
         write_bytes(str(tmp_path / "text" / "a.png"), b"", retries=2)
     assert slept == []
-    resource = pytest.importorskip("resource")
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))  # as a full disk
-    try:
-        with pytest.raises(UserError, match=r"a\.png: cannot be written \(File too large\)"):
-            write_bytes(str(tmp_path / "a.png"), bytes(5000), retries=2)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    with full_disk(), pytest.raises(UserError, match=r"a\.png: cannot be written \(File too large\)"):
+        write_bytes(str(tmp_path / "a.png"), bytes(5000), retries=2)
     assert slept == [1, 2]
 
 

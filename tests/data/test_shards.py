@@ -8,8 +8,11 @@ import torch
 from PIL import Image
 
 from enlcn.data import shards
+from enlcn.data.image import Image as Picture
+from enlcn.data.image_formats import SUFFIXES
+from enlcn.data.image_io import save_image
 from enlcn.data.resize import imresize
-from enlcn.data.shards import find_images, load_packed
+from enlcn.data.shards import decode, find_images, load_packed
 from enlcn.errors import UserError
 
 
@@ -95,6 +98,26 @@ def test_tar_members_and_every_format_decode(tmp_path):
     assert packed.names == tuple(f"set.tar/{name}" for name in members)
     assert np.array_equal(image_of(packed, 0)[1], noise(24, 36, 0))
     assert not packed.skipped
+
+
+@pytest.mark.parametrize("name", ["grey.png", "grey.tif", "colour.tif", "colour.png"])
+def test_16_bits_become_8(tmp_path, name):
+    values = np.linspace(0, 65535, 48 * 40).astype(np.uint16).reshape(48, 40, 1)
+    save_image(Picture(values if name.startswith("grey") else values.repeat(3, axis=2)), tmp_path / name)
+    (file,) = find_images(tmp_path)
+    assert np.abs(decode(file).astype(int) - values / 257).max() <= 1  # of colours Pillow drops the lower byte
+
+
+def test_every_format_that_is_read_is_trained_on(tmp_path):
+    for suffix in SUFFIXES:
+        write(tmp_path / f"a{suffix}")
+    assert {Path(file.name).suffix for file in find_images(tmp_path)} == set(SUFFIXES)
+    assert all(decode(file).shape == (20, 30, 3) for file in find_images(tmp_path))
+
+
+def test_the_cache_is_where_the_variable_says(tmp_path, monkeypatch):
+    monkeypatch.setenv("ENLCN_CACHE", str(tmp_path / "cache"))
+    assert shards.default_cache() == tmp_path / "cache" / "training"
 
 
 def test_bad_files_are_named_and_left_out(tmp_path, caplog):

@@ -50,6 +50,13 @@ def test_layouts_with_lr_files(hr, lr, name, tmp_path):
         assert not only_set(tmp_path / "mine", 2).has_lr_files
 
 
+def test_names_that_differ_in_their_ending_alone_are_refused(tmp_path):
+    for name in ("a.png", "b.png", "a.tif"):
+        write(tmp_path / "mine" / name)
+    with pytest.raises(UserError, match=r"a\.tif: a\.png has the same name but for its ending; rename one of them"):
+        find_testsets(tmp_path / "mine", 4)
+
+
 def test_div2k_names(tmp_path):
     root = tmp_path / "DIV2K"
     pixels = RNG.integers(0, 256, (8, 8, 3), dtype=np.uint8)

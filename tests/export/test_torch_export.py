@@ -40,6 +40,12 @@ def test_half_precision(plain, tmp_path):
     assert module(torch.rand(1, 3, 4, 5)).dtype == torch.float32
 
 
+def test_a_full_disk_is_told_in_one_line(plain, tmp_path, full_disk):
+    with full_disk(), pytest.raises(UserError, match=r"a\.pt2: cannot be written \(File too large\)"):
+        export_pt2(plain, tmp_path / "a.pt2")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_refusals(plain, tmp_path, monkeypatch):
     with pytest.raises(UserError, match=r"end in \.pt2"):
         export_pt2(plain, tmp_path / "a.pt")

@@ -114,6 +114,26 @@ def test_rescaling_keeps_any_amplification_finite_and_right(ops, amplification):
     assert needs_rescaling(amplification, 64, 128)
 
 
+@pytest.mark.parametrize("amplification", [100.0, 200.0, 1000.0])
+@pytest.mark.parametrize("width", [8, 16, 64])
+def test_features_that_would_vanish_are_rescaled(width, amplification):
+    """Short rows of F do not overflow: exp(-k) is then too small for any feature."""
+    for seed in range(5):
+        proj = draw_projection(128, width, generator=torch.Generator().manual_seed(seed))
+        q, k = of_length(amplification, 1, 256, width), of_length(amplification, 1, 256, width)
+        v = torch.randn(1, 256, 4)
+        assert needs_rescaling(amplification, width, 128)
+        out = linear_attention(q, k, v, proj, stable=True)
+        exact = softmax_of_log_features(q.double(), k.double(), v.double(), proj.double())
+        assert torch.allclose(out.double(), exact, rtol=1e-2, atol=1e-3)
+
+
+def test_other_shapes_are_refused():
+    proj = draw_projection(8, 16)
+    with pytest.raises(ValueError, match=r"must be \(B, N, D\).*got \(4, 1, 9, 16\).*heads go into B"):
+        linear_attention(*(torch.rand(4, 1, 9, 16) for _ in range(3)), proj)
+
+
 def softmax_of_log_features(q, k, v, proj):
     from enlcn.ops.features import log_features
 

@@ -84,7 +84,7 @@ def test_show_without_docstrings_prints_the_settings_alone():
         (["paper-x9"], "unknown recipe 'paper-x9'; did you mean paper-x4 or"),
         (["paper-x4", "--set", "nonsense=1"], "unknown setting 'nonsense'; --show lists all"),
         (["paper-x4"], "--data"),
-        (["paper-x4", "--data", ".", "--out", "/absent/run", "--device", "warp"], "unknown device"),
+        (["paper-x4", "--data", ".", "--out", "/absent/run", "--device", "warp"], "no such device"),
     ],
 )
 def test_mistakes_are_user_errors(arguments, message):
@@ -104,7 +104,16 @@ def test_weights_are_exported_split_and_joined(finished, tmp_path):
     assert isinstance(run("export-weights", finished, target, "--dtype", "int8").exception, UserError)
 
 
-def test_curves_of_several_runs_become_one_picture(finished, tmp_path):
+def test_the_best_weights_are_exported_by_name(finished, tmp_path):
+    chosen, named = tmp_path / "chosen.safetensors", tmp_path / "named.safetensors"
+    assert run("export-weights", finished, chosen, "--best").exit_code == 0
+    assert run("export-weights", finished / "checkpoints" / "best.pt", named).exit_code == 0
+    assert chosen.read_bytes() == named.read_bytes()
+    for source in (tmp_path, finished / "checkpoints" / "best.pt"):
+        assert "best" in str(run("export-weights", source, tmp_path / "other.safetensors", "--best").exception)
+
+
+def test_curves_of_several_runs_become_one_picture(finished, tmp_path, caplog):
     second = tmp_path / "second"
     second.mkdir()
     lines = [json.loads(line) for line in (finished / "metrics.jsonl").read_text().splitlines()]
@@ -115,6 +124,13 @@ def test_curves_of_several_runs_become_one_picture(finished, tmp_path):
         assert len(picture.convert("RGB").getcolors(1 << 24)) > 50
     with pytest.raises(UserError, match="exists already"):
         plot_runs([finished], tmp_path / "curves.png")
+    aborted = tmp_path / "aborted"
+    aborted.mkdir()
+    (aborted / "metrics.jsonl").touch()
+    plot_runs([aborted, finished], tmp_path / "without.png")
+    assert "aborted: has no metrics yet and is left out" in caplog.text
+    with pytest.raises(UserError, match="aborted: no metrics yet, nothing to draw"):
+        plot_runs([aborted], tmp_path / "none.png")
     with pytest.raises(UserError, match=r"no run of `enlcn train`"):
         plot_runs([tmp_path], tmp_path / "other.png")
     with pytest.raises(UserError, match="not supported"):

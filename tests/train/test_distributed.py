@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from enlcn.data.patches import DevicePatches
+from enlcn.errors import UserError
 from enlcn.models.backbone import SRNetwork
 from enlcn.train.config import OPTIMIZERS
 from enlcn.train.distributed import Ranks, choose_device
@@ -131,3 +132,6 @@ def test_a_killed_process_ends_the_job_with_a_message_and_a_usable_checkpoint(tm
 def test_devices_are_checked():
     assert choose_device("cpu") == CPU
     assert choose_device("auto").type in ("cpu", "cuda")
+    for name in ("meta", "mps", "xpu", "cuda:77", "nonsense"):
+        with pytest.raises(UserError, match=f"device '{name}' cannot be"):
+            choose_device(name)

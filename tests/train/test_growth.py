@@ -5,6 +5,7 @@ import torch
 
 from enlcn import recipes
 from enlcn.config import AttentionConfig
+from enlcn.errors import UserError
 from enlcn.models.backbone import SRNetwork
 from enlcn.train.growth import grown
 
@@ -48,6 +49,20 @@ def test_the_larger_network_computes_what_the_smaller_did(change):
     target, _ = grow(source, replace(SMALL, **change))
     lr = torch.rand(2, 3, 9, 7, dtype=torch.float64)
     assert torch.allclose(target(lr), source(lr), rtol=0, atol=1e-12)
+
+
+def test_another_number_of_features_means_another_f():
+    source = network(SMALL, seed=1)
+    more = replace(SMALL, attention=replace(SMALL.attention, num_features=2 * SMALL.attention.num_features))
+    target, new = grow(source, more)
+    assert new == [f"stages.{index}.attention.projection" for index, (has, _) in enumerate(SMALL.stages) if has]
+    assert torch.equal(target.attentions[0].projection, network(more, seed=2).attentions[0].projection)
+    assert torch.equal(target.attentions[0].query.weight, source.attentions[0].query.weight)
+
+
+def test_a_residual_that_counts_for_nothing_takes_none():
+    with pytest.raises(UserError, match=r"its blocks count by a res_scale of 1\.0, the network's not at all"):
+        grow(network(SMALL, seed=1), replace(SMALL, res_scale=0.0))
 
 
 @pytest.mark.parametrize("kind", ["nla", "nlsa", "cca"])

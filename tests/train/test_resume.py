@@ -16,7 +16,8 @@ from enlcn.errors import UserError
 from enlcn.train.config import OPTIMIZERS
 from enlcn.train.snapshot import RunFolder, load_snapshot
 from enlcn.train.start import Job, train
-from tests.train.conftest import COMMAND, TINY, as_options
+from enlcn.train.stopping import StopRequest
+from tests.train.conftest import COMMAND, TINY, as_options, write_pictures
 
 SIXTY = replace(TINY, total_steps=60, cadence=replace(TINY.cadence, log=1, validate=25, checkpoint=4))
 
@@ -157,6 +158,38 @@ def test_another_run_is_not_overwritten(tmp_path, pictures, cache):
     copytree(job.out, tmp_path / "before")
     assert train(job).step == 5
     assert_same_state(job.out, tmp_path / "before")
+
+
+def test_what_changes_when_a_run_goes_on_is_told(tmp_path, pictures, cache, caplog):
+    caplog.set_level("INFO", "enlcn")
+    job = Job(replace(TINY, total_steps=5), pictures, tmp_path / "run", cache=cache, device="cpu", tensorboard=False)
+    train(job)
+    train(replace(job, config=replace(TINY, total_steps=5)))
+    assert "instead of" not in caplog.text, "nothing has changed"
+    longer = replace(job, config=replace(TINY, total_steps=9), init=tmp_path / "run")
+    best = train(longer).best_psnr
+    assert "with another number of steps the learning rate goes on at 0.000826 instead of 0" in caplog.text
+    assert "--init is left aside" in caplog.text
+    assert "begins anew" not in caplog.text
+    write_pictures(tmp_path / "noisy", count=1, size=(40, 44))
+    outcome = train(replace(job, config=replace(TINY, total_steps=12), validation=tmp_path / "noisy"))
+    assert "the held-out images differ from those this run was validated on: the best PSNR begins anew" in caplog.text
+    assert outcome.best_psnr == outcome.psnr != best
+    assert "trained on, too" not in caplog.text
+    train(replace(job, config=replace(TINY, total_steps=13), validation=pictures / "train"))
+    assert "5 of 5 images to validate on are trained on, too" in caplog.text
+
+
+def test_a_signal_that_is_ignored_stays_ignored():
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with StopRequest() as stop:
+            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(signal.SIGTERM)
+            assert stop.signal == signal.SIGTERM
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_a_damaged_checkpoint_is_named(tmp_path, pictures, cache):

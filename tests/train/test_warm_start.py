@@ -87,7 +87,6 @@ def test_fresh_weights_have_a_name():
     [
         ({"channels": 12}, "has shape"),
         ({"block_width": 12}, "has shape"),
-        ({"attention": replace(TINY.model.attention, num_features=64)}, "has 64 rows, expected 128"),
         ({"attention": AttentionConfig(kind="nla")}, "has no 'stages.0.attention.projection'"),
         ({"upsampler": "stepwise"}, "its upsampler is stepwise, the network's direct"),
         ({"num_blocks": 3, "attention_after": (0, 3)}, "deeper: it has 3 residual blocks, the network has 2$"),

@@ -17,6 +17,8 @@ BACKENDS: dict[str, ModuleType] = {"naive": naive, "chunked": chunked}
 
 _LOG_FLOAT32_MAX = 88.7
 _LOG_POSITIONS = math.log(4e8)
+# phi(q).phi(k) is a sum of terms around exp(-k): beyond this k they and their gradients may all be too small.
+_LARGEST_VANISHING = 64.0
 
 
 def linear_attention(
@@ -42,6 +44,9 @@ def linear_attention(
     Returns:
         (B, N, C) in q's type.
     """
+    if not q.ndim == k.ndim == v.ndim == 3:
+        shapes = ", ".join(str(tuple(each.shape)) for each in (q, k, v))
+        raise ValueError(f"q, k and v must be (B, N, D), (B, N, D) and (B, N, C); got {shapes}; heads go into B")
     implementation = choose(backend, k.shape[1])
     shift = implementation.feature_maximum(k, proj, eps) if stable else None
     kv, z = implementation.summarise(k, v, proj, eps, shift)
@@ -59,16 +64,16 @@ def choose(backend: str, num_positions: int) -> ModuleType:
 
 
 def needs_rescaling(amplification: float | None, dim: int, num_features: int) -> bool:
-    """Whether phi(q).kv can leave float32 at 4e8 positions, keys and queries all along F's longest row.
+    """Whether phi(q).kv can leave float32: overflow at 4e8 positions, all along F's longest row, or vanish.
 
-    Beyond that amplification the answer stays yes: features then vanish instead (exp(-k/2) for most keys).
+    Which comes first depends on D: long rows make features overflow, short ones let them vanish.
 
     Args:
         amplification: k = |q|^2 = |k|^2, or None where the norms are not bounded.
         dim: D.
         num_features: M.
     """
-    if amplification is None:
+    if amplification is None or amplification > _LARGEST_VANISHING:
         return True
     longest_row = math.sqrt(dim) + 2.5  # chi has deviation 0.7: 3.5 of them above the mean
     length = min(math.sqrt(amplification), longest_row)  # where phi is largest
