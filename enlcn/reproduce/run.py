@@ -163,12 +163,7 @@ def _planned_steps(
     """The steps of the plan in this folder, or those that fit the budget, which become the plan."""
     plan = store.plan()
     if plan is not None:
-        if plan["preset"] != preset.to_plain() or (request.steps is not None and request.steps != plan["steps"]):
-            raise UserError(
-                f"{request.out}: holds a reproduction with other settings (preset {plan['preset']['name']}, "
-                f"{plan['steps']:,} steps); choose another folder, or pass --overwrite to begin anew"
-            )
-        log.info("going on with the plan in %s: %s steps a run", request.out, f"{plan['steps']:,}")
+        _refuse_another_plan(request, plan, preset, material)
         return int(plan["steps"])
     facts = material.facts()
     trials: dict[str, Trial] = {}
@@ -206,6 +201,31 @@ def _planned_steps(
         }
     )
     return steps
+
+
+def _refuse_another_plan(request: Request, plan: Json, preset: Preset, material: Material) -> None:
+    """An error where settings or pictures are others than the plan's: one table would mix them."""
+    asked: Json = {"preset": preset.to_plain()}
+    if request.steps is not None:
+        asked["steps"] = request.steps
+    if request.sources.data is not None:
+        asked["data"] = material.facts()
+    told = []
+    for part, values in asked.items():
+        # What a plan of an older version does not know of does not count.
+        pairs = {part: (plan[part], values)}
+        if isinstance(values, dict):
+            pairs = {name: (before, values.get(name)) for name, before in plan[part].items()}
+        told += [f"{name} was {before}, now {now}" for name, (before, now) in pairs.items() if before != now]
+    if told:
+        raise UserError(
+            f"{request.out}: holds a reproduction with other settings or pictures ({'; '.join(told)}); "
+            "choose another folder, or pass --overwrite to begin anew"
+        )
+    steps, budget = f"{plan['steps']:,}", plan["budget"]
+    log.info("going on with the plan in %s: %s steps a run", request.out, steps)
+    if budget != request.budget and not plan["steps_given"]:
+        log.warning("these steps were chosen for a budget of %g s, not for %g s", budget, request.budget)
 
 
 def _measure_all(names: Sequence[str], context: Context, deadline: float, progress: Progress) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from PIL import Image
 from typer.testing import CliRunner
 
 from enlcn.cli import app
@@ -74,9 +75,25 @@ def test_another_table_uses_the_same_runs_and_plan(finished, request_for):
 
 
 def test_other_settings_are_refused(finished, request_for):
-    for changed in (replace(request_for, steps=7), replace(request_for, changes=(*CHANGES, ("seeds", 1)))):
-        with pytest.raises(UserError, match="other settings"):
+    fewer = replace(request_for, changes=(*CHANGES, ("seeds", 1)))
+    for changed, what in ((replace(request_for, steps=7), "steps was 5, now 7"), (fewer, "seeds was 2, now 1")):
+        with pytest.raises(UserError, match=rf"other settings or pictures \({what}\)"):
             reproduce(changed)
+
+
+def test_other_pictures_are_refused(finished, request_for, tmp_path):
+    for index in range(4):
+        Image.new("RGB", (90, 70), (index * 60, 0, 0)).save(tmp_path / f"{index}.png")
+    with pytest.raises(UserError, match=r"other settings or pictures \(.*training_megapixels was"):
+        reproduce(replace(request_for, sources=replace(request_for.sources, data=tmp_path)))
+
+
+def test_steps_chosen_for_another_budget_are_told(request_for, tmp_path, caplog):
+    request = replace(request_for, names=("sparsity",), out=tmp_path, changes=(*CHANGES, ("seeds", 1)), steps=None)
+    reproduce(request)
+    assert "budget" not in caplog.text
+    reproduce(replace(request, budget=40))
+    assert "these steps were chosen for a budget of 20 s, not for 40 s" in caplog.text
 
 
 def test_a_mistake_destroys_nothing(finished, request_for):
