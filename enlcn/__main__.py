@@ -1,5 +1,15 @@
-"""`python -m enlcn`: the same as the `enlcn` program."""
+"""The program `enlcn`, and `python -m enlcn`: signals are heeded first, then comes what takes time to import."""
 
-from enlcn.cli import main
+from enlcn import interruption
 
-main()
+
+def main() -> None:
+    """Entry point of the program."""
+    interruption.install()
+    from enlcn.cli import main as run
+
+    run()
+
+
+if __name__ == "__main__":
+    main()

@@ -13,7 +13,9 @@ _DTYPES = ("fp32", "fp16", "bf16")
 
 
 def convert(
-    source: Annotated[Path, typer.Argument(help="A checkpoint: the authors' .pt or a .safetensors file.")],
+    source: Annotated[
+        str, typer.Argument(help="A checkpoint (the authors' .pt, a .safetensors file), a model's name or an address.")
+    ],
     target: Annotated[Path, typer.Argument(help="Where to write, ending in .safetensors.")],
     dtype: Annotated[str, typer.Option(help="Store weights as fp32, fp16 or bf16.")] = "fp32",
     amplification: Annotated[
@@ -25,9 +27,10 @@ def convert(
     """Convert a checkpoint to our safetensors, which carry their config."""
     if dtype not in _DTYPES:
         raise UserError(f"--dtype is '{dtype}'; choose from {', '.join(_DTYPES)}")
-    from enlcn.zoo import refuse_unknown
+    from enlcn.zoo import locate, refuse_unknown
 
-    refuse_unknown(source)
+    path = locate(source)
+    refuse_unknown(path)
     check_writable(target, overwrite=overwrite)
     from dataclasses import replace
 
@@ -35,7 +38,7 @@ def convert(
 
     from enlcn.checkpoint import build, read, save
 
-    checkpoint = read(source)
+    checkpoint = read(path)
     config = checkpoint.config
     if res_scale is not None:
         attention = replace(config.attention, res_scale=res_scale)

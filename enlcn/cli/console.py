@@ -10,7 +10,7 @@ from rich.logging import RichHandler
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from enlcn.cli import interruption
+from enlcn import interruption
 from enlcn.errors import UserError
 
 # Without emoji: they would take the place of names such as a:car:.png.
@@ -98,7 +98,7 @@ def run_guarded(command: Callable[[], object]) -> None:
         _fail(where + (error.strerror or (str(error).splitlines() or [type(error).__name__])[0]))
     except KeyboardInterrupt:
         err.print("interrupted")
-        sys.exit(130)
+        sys.exit(interruption.EXIT_CODE)
     except Exception as error:
         # By its methods, not its class: Typer's releases bring click's classes from different places.
         if not hasattr(error, "format_message"):

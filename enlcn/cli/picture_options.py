@@ -12,9 +12,9 @@ SelfEnsemble = Annotated[
 ]
 Format = Annotated[
     str | None,
-    typer.Option("--format", "-f", help="png, jpeg, webp, avif or tiff. Default: TIFF for TIFF, else PNG."),
+    typer.Option("--format", "-f", help="png, jpeg, webp, avif or tiff. Default: TIFF for .tif files, else PNG."),
 ]
-Quality = Annotated[int | None, typer.Option("--quality", help="1 to 100, for lossy formats.")]
+Quality = Annotated[int | None, typer.Option("--quality", help="1 to 100, for lossy formats. Default: 95, of AVIF 90.")]
 Lossless = Annotated[bool, typer.Option("--lossless", help="Lossless WebP or AVIF.")]
 MaxPixels = Annotated[int | None, typer.Option(help="Refuse inputs with more pixels.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")]

@@ -107,7 +107,12 @@ def serve(
         memory_limit=memory_limit,
     )
     from enlcn.serve.run import run
+    from enlcn.upscaling.devices import resolve_device
+    from enlcn.upscaling.engine import EngineOptions
 
+    for name in config.devices:  # a server that can do no job is no use to anybody
+        resolve_device(name)
+    _ = EngineOptions(memory_limit=memory_limit).limit
     port = listener.getsockname()[1]
     address = _address(host, port)
     elsewhere = [_address(name, port) for name in _names_elsewhere(host, config.allowed_hosts)]
@@ -121,7 +126,7 @@ def serve(
 
             webbrowser.open(address)
 
-    run(config, listener, ready)
+    run(config, listener, ready, lambda text: console.say(text, to=console.err))
     console.say("stopped", to=console.err)
 
 

@@ -6,7 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from enlcn.cli import console, interruption, picture_options, video_options
+from enlcn import interruption
+from enlcn.cli import console, picture_options, video_options
 from enlcn.errors import UserError
 from enlcn.files import check_writable, refuse_absent
 
@@ -142,7 +143,7 @@ def upscale(
         if videos and total == 1:
             advice = "; run it again to go on"
         console.err.print(f"interrupted: {len(outcomes)} of {total} finished, {left} left{advice}")
-        raise typer.Exit(130) from None
+        raise typer.Exit(interruption.EXIT_CODE) from None
     finally:
         if report is not None:
             _write_report(report, outcomes)

@@ -1,4 +1,4 @@
-"""The two things this package must know about an EXIF block: where it starts and which way is up.
+"""What this package must know about an EXIF block: where it starts, which way is up, and where its thumbnail hangs.
 
 An EXIF block is a small TIFF file: byte-order mark, offset of the first directory, then 12-byte entries.
 """
@@ -28,12 +28,23 @@ def orientation_of(exif: bytes | None) -> int:
 
 
 def with_upright_orientation(exif: bytes) -> bytes:
-    """The same block with its orientation, where it has one, set to 1."""
+    """The same block with its orientation, where it has one, set to 1; a thumbnail that is still turned is let go."""
     place = _orientation_entry(exif)
     if place is None:
         return exif
+    is_turned = orientation_of(exif) != 1
     entry = struct.pack(f"{_byte_order(exif)}HHIHH", ORIENTATION_TAG, _SHORT, 1, 1, 0)
-    return exif[:place] + entry + exif[place + len(entry) :]
+    exif = exif[:place] + entry + exif[place + len(entry) :]
+    return _without_thumbnail(exif) if is_turned else exif
+
+
+def _without_thumbnail(exif: bytes) -> bytes:
+    """The same block with no second directory, which is the thumbnail's."""
+    order = _byte_order(exif)
+    (directory,) = struct.unpack_from(f"{order}I", exif, 4)
+    (entries,) = struct.unpack_from(f"{order}H", exif, directory)
+    link = directory + 2 + 12 * entries
+    return exif[:link] + bytes(4) + exif[link + 4 :] if link + 4 <= len(exif) else exif
 
 
 def _byte_order(exif: bytes) -> str:

@@ -218,8 +218,9 @@ def _refuse_another_plan(request: Request, plan: Json, preset: Preset, material:
             pairs = {name: (before, values.get(name)) for name, before in plan[part].items()}
         told += [f"{name} was {before}, now {now}" for name, (before, now) in pairs.items() if before != now]
     if told:
+        first = "; ".join(told[:2]) + (f"; and {len(told) - 2} more" if len(told) > 2 else "")
         raise UserError(
-            f"{request.out}: holds a reproduction with other settings or pictures ({'; '.join(told)}); "
+            f"{request.out}: holds a reproduction with other settings or pictures ({first}); "
             "choose another folder, or pass --overwrite to begin anew"
         )
     steps, budget = f"{plan['steps']:,}", plan["budget"]

@@ -1,7 +1,9 @@
 """Which files become which: inputs expanded, output names made, nothing written yet."""
 
 import glob
+import os
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -70,6 +72,20 @@ def plan_jobs(inputs: list[str], naming: Naming) -> list[Job]:
     return jobs
 
 
+def refuse_empty(inputs: list[str], naming: Naming) -> None:
+    """An error for names that are empty, as of a script's variable that is not set: they would mean this folder."""
+    if not all(inputs):
+        raise UserError("an input's name is empty; give a file or a folder, or . for this one")
+    if naming.output == "":
+        raise UserError("--output is empty; give a file or a folder, or . for this one")
+
+
+def files_under(folder: Path, on_error: Callable[[OSError], None] | None = None) -> list[Path]:
+    """All files below a folder, sorted; `on_error` hears of folders that cannot be read."""
+    found = (Path(place) / name for place, _, names in os.walk(folder, onerror=on_error) for name in names)
+    return sorted(file for file in found if file.is_file())
+
+
 def _jobs_of(text: str, naming: Naming) -> list[Job]:
     if text == STREAM:
         return [_stdin_job(naming)]
@@ -81,9 +97,8 @@ def _jobs_of(text: str, naming: Naming) -> list[Job]:
         inside = base.resolve() != path.resolve() and base.resolve().is_relative_to(path.resolve())
         return [
             _job(file, base / file.relative_to(path).parent, naming)
-            for file in sorted(path.rglob("*"))
+            for file in files_under(path)
             if file.suffix.lower() in SUFFIXES
-            and file.is_file()
             and not file.name.startswith(".")
             and not (inside and file.resolve().is_relative_to(base.resolve()))
         ]

@@ -1,12 +1,15 @@
 """Which inputs are videos, and what their results are called. Nothing is opened yet; no PyAV here."""
 
 import glob
+import logging
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from enlcn.data.image_formats import SUFFIXES as PICTURE_SUFFIXES
 from enlcn.errors import UserError
-from enlcn.upscaling.jobs import STREAM, Naming, is_file_name
+from enlcn.upscaling.jobs import STREAM, Naming, files_under, is_file_name, refuse_empty
+
+log = logging.getLogger(__name__)
 
 # What can be written, by suffix; a video in another container becomes Matroska, which holds nearly every stream.
 CONTAINERS = {".mp4": "mp4", ".m4v": "mp4", ".mov": "mov", ".mkv": "matroska", ".webm": "webm"}
@@ -30,12 +33,13 @@ def split_videos(inputs: list[str], naming: Naming) -> tuple[list[str], list[Vid
     A folder or glob with videos and no picture is no input for pictures; one with neither is, and its absence of
     pictures will be told there.
     """
+    refuse_empty(inputs, naming)
     pictures: list[str] = []
     videos: list[VideoJob] = []
     for text in inputs:
         path = Path(text)
         if path.is_dir():
-            found = sorted(file for file in path.rglob("*") if _is_visible_file(file))
+            found = [file for file in files_under(path, _tell_unreadable) if not file.name.startswith(".")]
             base = Path(naming.output) if naming.output else path.with_name(f"{path.resolve().name}_{naming.label}")
             inside = base.resolve() != path.resolve()
             jobs = [
@@ -69,8 +73,8 @@ def container_for(path: Path) -> str:
     return container
 
 
-def _is_visible_file(path: Path) -> bool:
-    return path.is_file() and not path.name.startswith(".")
+def _tell_unreadable(error: OSError) -> None:
+    log.warning("%s: left out, it cannot be read (%s)", error.filename, error.strerror)
 
 
 def _is_file_name(output: str | None) -> bool:

@@ -28,6 +28,7 @@ from enlcn.video.segments import Workspace, fingerprint, read_header
 
 log = logging.getLogger(__name__)
 Progress = Callable[[int, int | None], None]
+_TELLING_SHARE = 0.95  # of the pictures a file tells of, which may be a guess by its length; fewer are told
 
 
 @dataclass(frozen=True)
@@ -137,6 +138,9 @@ def _upscale(batch: Batch, job: VideoJob, options: VideoOptions, progress: Progr
             damaged = ended["damaged"] + remux(plan, paths, temporary, job.target)
         if damaged:
             notes += (f"{damaged} damaged packets were skipped",)
+        told_of = options.clip.count(facts)
+        if told_of is not None and ended["frames"] < _TELLING_SHARE * told_of - 1:
+            notes += (f"the file ends early: it holds {ended['frames']} of the {told_of} pictures it tells of",)
         workspace.remove()
     return VideoOutcome(
         str(job.source),

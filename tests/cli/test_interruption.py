@@ -4,12 +4,16 @@ import logging
 import signal
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from enlcn.data.image import Image
 from enlcn.data.image_io import encode_image
+
+PHOTO = Path(__file__).parents[2] / "enlcn" / "assets" / "palace.png"
 
 # A signal that arrives while a C library calls back: ctypes, as cffi does, prints what is raised there and goes on.
 DROPPED = """
@@ -39,6 +43,46 @@ def test_what_a_callback_drops_is_obeyed_with_the_next_progress(tell, name):
     assert done.returncode == 130, done.stderr
     assert done.stdout == "dropped\n"
     assert done.stderr.endswith("interrupted\n")
+
+
+SLOW_IMPORT = """
+import os, signal
+try:
+    os.kill(os.getpid(), signal.SIGTERM)
+except KeyboardInterrupt:
+    print("raised into the import", flush=True)
+"""
+
+
+def test_in_the_middle_of_an_import_it_ends_at_once(tmp_path):
+    """What is raised there goes through C++ that is half set up: it aborted now and then."""
+    (tmp_path / "slow_library.py").write_text(SLOW_IMPORT)
+    code = "from enlcn import interruption; interruption.install(); import slow_library"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, cwd=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_whenever_it_comes_the_program_says_so_in_one_line(number, tmp_path):
+    """From the moment its own code runs; Python itself takes some hundredths of a second before."""
+    code = "from enlcn import __main__, interruption; interruption.install(); print(flush=True); __main__.main()"
+    arguments = ["upscale", PHOTO, "-o", tmp_path / "o.png", "-m", "untrained:enlcn-x4"]  # a minute's work
+    for tenths in range(0, 21, 4):
+        process = subprocess.Popen(
+            [sys.executable, "-c", code, *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            preexec_fn=_heed_interrupts,
+        )
+        process.stdout.readline()
+        time.sleep(tenths / 10)
+        process.send_signal(number)
+        _, said = process.communicate(timeout=120)
+        assert process.returncode == 130, said
+        assert said.splitlines()[-1].startswith("interrupted")
+        assert "Traceback" not in said
+        assert list(tmp_path.iterdir()) == []
 
 
 def _heed_interrupts():

@@ -1,6 +1,7 @@
 """`enlcn upscale` as a process: files in, files out, interrupted, killed, resumed."""
 
 import json
+import os
 import random
 import signal
 import subprocess
@@ -17,6 +18,8 @@ from enlcn.checkpoint import save
 from enlcn.data.image import Image as Picture
 from enlcn.data.image_io import load_image, save_image
 from enlcn.models.backbone import SRNetwork
+from enlcn.upscaling.jobs import Naming, plan_jobs
+from enlcn.video.jobs import split_videos
 
 PHOTO = Path(__file__).parents[2] / "enlcn" / "assets" / "palace.png"
 
@@ -151,6 +154,8 @@ def test_interrupted_run_says_how_to_go_on(photos, tmp_path, model):
     ("arguments", "message"),
     [
         (["none.png", "-m", "untrained:enlcn-tiny"], "none.png"),
+        (["", "-m", "untrained:enlcn-tiny"], "an input's name is empty"),
+        ([PHOTO, "-m", "untrained:enlcn-tiny", "-o", ""], "--output is empty"),
         ([PHOTO, "-m", "untrained:enlcn-tiny", "-s", "7", "-o", "o.png"], "beyond x4"),
         ([PHOTO, "-m", "untrained:enlcn-tiny", "-o", "o.mp4"], "o.mp4: cannot write '.mp4' files; choose from .png"),
         ([PHOTO, "-m", "untrained:enlcn-tiny", "-s", "nan", "-o", "o.png"], "must be positive numbers"),
@@ -227,3 +232,19 @@ def test_first_pixel_of_a_thumbnail_within_three_seconds(tmp_path, model):
         assert upscale(tmp_path / "t.png", "-o", tmp_path / f"o{index}.png", "-m", model).returncode == 0
         taken.append(time.perf_counter() - start)
     assert min(taken) < 3 * max(1.0, import_time / 1.3)
+
+
+def test_folders_that_cannot_be_read_are_told(photos, monkeypatch, caplog):
+    """Root reads everything, so the system's answer is made up."""
+    scandir = os.scandir
+
+    def refusing(path):
+        if Path(path).name == "sub":
+            raise PermissionError(13, "Permission denied", str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refusing)
+    pictures, videos = split_videos([str(photos)], Naming(None, None, None, "x4"))
+    assert f"{photos / 'sub'}: left out, it cannot be read (Permission denied)" in caplog.text
+    assert (pictures, videos) == ([str(photos)], [])
+    assert len(plan_jobs(pictures, Naming(None, None, None, "x4"))) == 4

@@ -1,14 +1,15 @@
 """Files in, files out: what must survive, both codecs, oracles outside (Pillow, tifffile, bytes made by hand)."""
 
 import io
+import struct
 import subprocess
 import sys
 
 import numpy as np
 import pytest
 import torch
+from PIL import ExifTags, ImageCms, ImageOps
 from PIL import Image as PillowImage
-from PIL import ImageCms, ImageOps
 
 from enlcn.data.image_io import Image, ImageError, encode_image, load_image, save_image
 from tests.data.image_samples import (
@@ -122,6 +123,19 @@ def test_orientation_in_other_formats_agrees_with_pillow(format, orientation, co
     data = pillow_bytes(PillowImage.fromarray(noise(3)), format, exif=exif, **options)
     oracle = np.asarray(ImageOps.exif_transpose(PillowImage.open(io.BytesIO(data)).convert("RGB")))
     assert np.array_equal(load_image(data).pixels, oracle)
+
+
+@pytest.mark.parametrize("orientation", [1, 6])
+def test_a_thumbnail_that_is_turned_is_let_go(orientation, codec):
+    """As a camera writes it: a second directory with a small JPEG of its own. Upright, it may stay."""
+    small = pillow_bytes(PillowImage.new("RGB", (16, 12), "red"), "JPEG")
+    first = struct.pack("<HHHIHHI", 1, 0x0112, 3, 1, orientation, 0, 26)
+    second = struct.pack("<HHHIIHHIII", 2, 0x0201, 4, 1, 56, 0x0202, 4, 1, len(small), 0)
+    block = b"II*\0" + struct.pack("<I", 8) + first + second + small
+    data = pillow_bytes(PillowImage.fromarray(noise(3)), "JPEG", quality=95, exif=b"Exif\0\0" + block)
+    written = PillowImage.open(io.BytesIO(encode_image(load_image(data), "jpeg")))
+    assert bool(written.getexif().get_ifd(ExifTags.IFD.IFD1)) == (orientation == 1)
+    assert written.getexif()[0x0112] == 1
 
 
 @pytest.mark.parametrize("format", ["png", "jpeg", "webp", "avif", "tiff"])

@@ -26,7 +26,7 @@ def value_and_gradients(loss, q, k, contrast):
     return [value.detach(), *torch.autograd.grad(value, (q, k))]
 
 
-def test_eq7_eq8_eq9_by_hand():
+def test_ranking_and_loss_by_hand():
     """N = 100: ranks 0, 1 against ranks 8, 9 of each row, in numbers one can check."""
     q, k = pair(1, 100)
     expected = []

@@ -84,7 +84,7 @@ def test_other_settings_are_refused(finished, request_for):
 def test_other_pictures_are_refused(finished, request_for, tmp_path):
     for index in range(4):
         Image.new("RGB", (90, 70), (index * 60, 0, 0)).save(tmp_path / f"{index}.png")
-    with pytest.raises(UserError, match=r"other settings or pictures \(.*training_megapixels was"):
+    with pytest.raises(UserError, match=r"pictures \(training_images was 5, now 3; .*; and \d more\)"):
         reproduce(replace(request_for, sources=replace(request_for.sources, data=tmp_path)))
 
 

@@ -1,7 +1,10 @@
 """Every limit, enforced before the work: bytes, pixels, queues, seconds, lifetimes, storage."""
 
+import signal
 import socket
 import struct
+import subprocess
+import sys
 import threading
 import time
 import zlib
@@ -10,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 
-from .conftest import picture
+from .conftest import TINY, picture
 
 SLOW = "untrained:enlcn-small-x2"
 CANCELLED = 'enlcn_jobs_total{kind="upscale",state="cancelled"}'
@@ -201,6 +204,39 @@ def test_a_client_that_leaves_frees_its_place(start):
     wait_until(lambda: gauge(server, "enlcn_queue_length") == 0 and gauge(server, "enlcn_jobs_running") == 0, 5)
     assert server.client.post("/v1/upscale", content=picture(4)).status_code == 200
     assert 'enlcn_jobs_total{kind="upscale",state="cancelled"} 3' in server.client.get("/metrics").text
+
+
+def test_a_second_signal_stops_what_runs(start):
+    server = start("--shutdown-seconds", "600", model=SLOW)
+    answers = []
+
+    def post():
+        with httpx.Client(base_url=server.url, timeout=120) as one:
+            answers.append(one.post("/v1/upscale?self_ensemble=true&respond=image", content=picture(5, 250, 250)))
+
+    thread = threading.Thread(target=post)
+    thread.start()
+    wait_until(lambda: gauge(server, "enlcn_jobs_running") == 1)
+    server.process.send_signal(signal.SIGTERM)
+    assert server.process.stderr.readline().startswith("stopping: what runs has up to 600 s to finish; Ctrl-C again")
+    server.process.send_signal(signal.SIGTERM)
+    thread.join()
+    _, said = server.process.communicate(timeout=120)
+    assert server.process.returncode == 0
+    assert said == "stopped\n"
+    assert answers[0].status_code == 503
+    assert kind_of(answers[0]) == "shutting-down"
+
+
+@pytest.mark.parametrize(
+    ("option", "told"), [(("--device", "meta"), "device 'meta'"), (("--memory-limit", "10M"), "at least 512 MiB")]
+)
+def test_a_server_that_could_do_nothing_does_not_start(option, told):
+    command = [sys.executable, "-m", "enlcn", "serve", "--port", "0", "--model", TINY, *option]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 2
+    assert told in done.stderr
+    assert len(done.stderr.splitlines()) == 1
 
 
 def test_stopping_finishes_what_runs_and_hands_back_what_waits(start):

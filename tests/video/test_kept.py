@@ -27,6 +27,17 @@ def test_sound_and_subtitles_are_the_same_packets(tmp_path, upscaled):
     assert list(tmp_path.glob(".*")) == []  # no segments are left
 
 
+def test_a_file_that_ends_early_is_told(tmp_path, upscaled):
+    source = write_clip(tmp_path / "clip.mkv", Clip(frames=60, audio=None, subtitles=None))
+    data = source.read_bytes()
+    source.write_bytes(data[: len(data) * 2 // 3])
+    outcome = upscaled(source, tmp_path / "out.mkv")
+    assert outcome.status == "done", outcome.message
+    count = len(decoded(tmp_path / "out.mkv"))
+    assert 10 < count < 55
+    assert f"the file ends early: it holds {count} of the 60 pictures it tells of" in outcome.notes
+
+
 @pytest.mark.parametrize("suffix", [".mp4", ".mkv", ".mov"])
 def test_variable_frame_rates_keep_every_time(tmp_path, upscaled, suffix):
     steps = default_rng(3).choice([320, 512, 640, 1280, 6400], size=54)
