@@ -9,7 +9,7 @@ from PIL import Image
 
 def demo(out):
     return subprocess.run(
-        [sys.executable, "-m", "enlcn.demo", "--out", out], capture_output=True, text=True, timeout=120
+        [sys.executable, "-m", "enlcn.demo", "--out", out], capture_output=True, text=True, timeout=600
     )
 
 

@@ -29,7 +29,7 @@ def command(*arguments):
 
 
 def upscale(*arguments, **options):
-    return subprocess.run(command(*arguments), capture_output=True, timeout=300, **options)
+    return subprocess.run(command(*arguments), capture_output=True, timeout=600, **options)
 
 
 @pytest.fixture(scope="module")
@@ -142,7 +142,7 @@ def test_interrupted_run_says_how_to_go_on(photos, tmp_path, model):
         time.sleep(0.02)
     # Handled as Ctrl-C is; that signal itself is ignored by whatever a shell starts in the background.
     process.send_signal(signal.SIGTERM)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=600)
     assert process.returncode == 130
     assert b"run it again with --skip-existing" in errors
     assert json.loads((tmp_path / "r.json").read_text())[0]["status"] == "done"

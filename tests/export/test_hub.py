@@ -78,7 +78,7 @@ def test_loaded_networks_can_be_saved_and_share_their_weights(tmp_path):
 def test_export_writes_a_folder_with_the_models_own_card(tmp_path):
     folder = tmp_path / "light"
     command = [sys.executable, "-m", "enlcn", "export", "enlcn-light-x4", folder, "--precision", "fp16"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     card = (ROOT / "docs" / "models" / "enlcn-light-x4.md").read_text()
     assert card.strip() in (folder / "README.md").read_text()
@@ -86,7 +86,7 @@ def test_export_writes_a_folder_with_the_models_own_card(tmp_path):
     with safe_open(folder / "model.safetensors", framework="pt") as file:
         assert file.get_tensor("head.weight").dtype == torch.float16
     assert torch.equal(enlcn.load(folder).head.weight, enlcn.load("enlcn-light-x4").head.weight)
-    again = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    again = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert again.returncode == 2
     assert "--overwrite" in again.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["light"]
@@ -130,7 +130,7 @@ def probe(home, *names, **environment):
     variables = os.environ | {"HF_HOME": str(home), "HF_HUB_DISABLE_TELEMETRY": "1"} | environment
     variables.pop("HF_HUB_CACHE", None)
     command = [sys.executable, "-c", PROBE, *names]
-    done = subprocess.run(command, capture_output=True, text=True, env=variables, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, env=variables, timeout=600)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
 
@@ -173,7 +173,7 @@ def test_bad_addresses(address):
 
 def test_importing_the_package_does_not_import_the_hub():
     code = "import sys, enlcn; enlcn.load('untrained:enlcn-tiny'); print('huggingface_hub' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=600)
     assert done.stdout.strip() == "False", done.stderr
 
 
@@ -185,5 +185,5 @@ def test_without_huggingface_hub_the_extra_is_named(tmp_path):
         "    try:\n        act(enlcn.load('untrained:enlcn-tiny'))\n"
         "    except enlcn.UserError as error:\n        print(error)\n"
     )
-    done = subprocess.run([sys.executable, "-c", code, tmp_path / "x"], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", code, tmp_path / "x"], capture_output=True, text=True, timeout=600)
     assert done.stdout.count("pip install 'enlcn[hub]'") == 2, done.stdout + done.stderr

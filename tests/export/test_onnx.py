@@ -107,7 +107,7 @@ def test_command_line(exported, tmp_path):
     Image.new("RGB", (12, 10), (200, 100, 50)).save(tmp_path / "a.png")
     command = [sys.executable, "-m", "enlcn", "upscale", tmp_path / "a.png", "-m", exported]
     report = ["--report", tmp_path / "r.json"]
-    done = subprocess.run([*command, *report], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([*command, *report], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     assert Image.open(tmp_path / "a_x2.png").size == (24, 20)  # the scale is the file's own
     assert json.loads((tmp_path / "r.json").read_text())[0]["mode"] == "whole"

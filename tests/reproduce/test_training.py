@@ -1,8 +1,11 @@
 """Runs: scored as `enlcn evaluate` scores, the same whether interrupted or trained in other processes, kept once."""
 
+import functools
 import json
+import operator
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -43,14 +46,17 @@ def test_a_run_is_trained_scored_and_kept(tmp_path, material):
     assert (tmp_path / "runs" / f"{key(spec)}.json").stat().st_mtime_ns == written
 
 
-def test_an_interrupted_run_ends_as_if_it_had_not_been(tmp_path, material):
+def test_an_interrupted_run_ends_as_if_it_had_not_been(tmp_path, material, monkeypatch):
     spec, steps = RunSpec(rows.FULL, 1), 60
     whole, cut = Store(tmp_path / "whole"), Store(tmp_path / "cut")
-    began = time.time()
     assert perform(spec, PRESET, steps, material, whole, NEVER)
-    assert not perform(spec, PRESET, steps, material, cut, time.time() + (time.time() - began) / 3)
+    now = [0.0]
+    with monkeypatch.context() as patch:  # a clock by which the time is up when a third of the steps is told
+        patch.setattr("enlcn.reproduce.training.time", SimpleNamespace(time=lambda: now[0], monotonic=time.monotonic))
+        tick = functools.partial(operator.setitem, now, 0)
+        assert not perform(spec, PRESET, steps, material, cut, steps / 3, on_step=tick)
     stopped_at = load_snapshot(RunFolder(cut.training(key(spec, steps))).last).step
-    assert 0 < stopped_at < steps
+    assert steps / 3 <= stopped_at < steps
     assert cut.run(key(spec, steps)) is None
     assert perform(spec, PRESET, steps, material, cut, NEVER)
     assert cut.run(key(spec, steps))["psnr"] == whole.run(key(spec, steps))["psnr"]

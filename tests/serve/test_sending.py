@@ -110,13 +110,13 @@ def test_a_client_that_takes_nothing_is_given_up(studio, job, monkeypatch):
 
 
 def test_a_slow_client_gets_everything(monkeypatch):
-    monkeypatch.setattr(sending, "STALLED_SECONDS", 0.5)
+    monkeypatch.setattr(sending, "STALLED_SECONDS", 2.0)
     storage = Storage(10**7)
     blob = storage.blob(DATA)
     body = bytearray()
 
     async def take_slowly(message):
-        await asyncio.sleep(0.15)  # longer than the limit in all, but not for one piece
+        await asyncio.sleep(0.6)  # longer than the limit in all, but not for one piece
         body.extend(message.get("body", b""))
 
     asyncio.run(KeptFile(blob, "image/png")(SCOPE, stay, take_slowly))

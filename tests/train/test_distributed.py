@@ -68,7 +68,7 @@ def environment():
 def test_loss_gradients_and_f_equal_the_single_process(tmp_path, kind):
     probe = tmp_path / "probe.py"
     probe.write_text(PROBE)
-    subprocess.run([*TORCHRUN, str(probe), str(tmp_path), kind], check=True, env=environment(), timeout=120)
+    subprocess.run([*TORCHRUN, str(probe), str(tmp_path), kind], check=True, env=environment(), timeout=600)
     alone = take_steps(Ranks(0, 1, CPU), kind)
     for rank in (0, 1):
         together = torch.load(tmp_path / f"rank-{rank}.pt", weights_only=True)
@@ -116,7 +116,7 @@ def test_a_killed_process_ends_the_job_with_a_message_and_a_usable_checkpoint(tm
         time.sleep(0.02)
     (process,) = processes_of_rank(victim, out)
     os.kill(process, signal.SIGKILL)
-    _, errors = job.communicate(timeout=90)
+    _, errors = job.communicate(timeout=600)
     assert job.returncode != 0
     if victim == 1:
         assert "a process of this job failed after step" in errors

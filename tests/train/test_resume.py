@@ -31,7 +31,7 @@ def start_process(out, pictures, cache, config=SIXTY, *more):
 
 
 def finish(process):
-    _, errors = process.communicate(timeout=120)
+    _, errors = process.communicate(timeout=600)
     assert process.returncode == 0, errors
 
 
@@ -112,7 +112,7 @@ def test_asked_to_stop_it_finishes_the_step_and_saves(tmp_path, pictures, cache)
     process = start_process(tmp_path / "run", pictures, cache, replace(SIXTY, total_steps=100_000))
     wait_for_step(process, tmp_path / "run", 3)
     process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=60)
+    process.communicate(timeout=600)
     assert process.returncode == 128 + signal.SIGTERM
     stopped_at = load_snapshot(RunFolder(tmp_path / "run").last).step
     assert stopped_at == step_reached(tmp_path / "run")

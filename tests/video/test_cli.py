@@ -128,7 +128,7 @@ def test_what_is_left_out_is_told_once_and_reported(model, tmp_path):
         "--report",
         tmp_path / "r.json",
     ]
-    done = subprocess.run([*command, source, "-o", tmp_path / "o.webm"], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([*command, source, "-o", tmp_path / "o.webm"], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("left out") == 1
     assert done.stderr.index("left out") < done.stderr.index("o.webm:")  # before the work
@@ -140,7 +140,7 @@ def test_what_is_left_out_is_told_once_and_reported(model, tmp_path):
 def test_a_table_of_nothing_is_one_line(tmp_path):
     command = [sys.executable, "-m", "enlcn.video.stream_table"]
     for arguments, message in (([tmp_path / "none.mp4"], "none.mp4: no such file"), ([], "name the videos")):
-        done = subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=60)
+        done = subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=600)
         assert done.returncode == 2
         assert message in done.stderr
         assert len(done.stderr.splitlines()) == 1

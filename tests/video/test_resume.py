@@ -18,7 +18,7 @@ def command(*arguments):
 
 
 def run(*arguments):
-    return subprocess.run(command(*arguments), capture_output=True, text=True, timeout=300)
+    return subprocess.run(command(*arguments), capture_output=True, text=True, timeout=600)
 
 
 def test_killed_in_the_middle_and_resumed_gives_the_same_file(tmp_path, model):

@@ -119,7 +119,7 @@ def test_pull_by_name_and_by_address(three, server):
 def test_as_users_run_it(tmp_path):
     def run(*arguments):
         command = [sys.executable, "-X", "importtime", "-m", "enlcn", *arguments]
-        return subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=tmp_path)
+        return subprocess.run(command, capture_output=True, text=True, timeout=600, cwd=tmp_path)
 
     done = run("models")
     assert done.returncode == 0, done.stderr
