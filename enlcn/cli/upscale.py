@@ -109,8 +109,13 @@ def upscale(
     clip = (start, end, frames, segment, batch)
     video = video_options.video_options(videos, codec, crf, preset, pixel_format, *clip) if videos else None
     if dry_run:
+        from enlcn.upscaling.devices import resolve_device
+
+        resolve_device(device)
         problems = video_options.say_video_plan(videos, target, video, skip_existing)
-        _say_plan(planned, target, skip_existing, problems)
+        problems += _say_plan(planned, target, model, skip_existing=skip_existing, overwrite=overwrite)
+        if problems:
+            raise typer.Exit(1)
         return
 
     from enlcn.upscaling.batch import Batch, BatchOptions
@@ -163,23 +168,44 @@ def _refuse_absent(inputs: list[str]) -> None:
         refuse_absent(Path(inputs[0]))
 
 
-def _say_plan(planned: list[Any], target: Any, skip_existing: bool, problems: int) -> None:
+def _say_plan(planned: list[Any], target: Any, model: str | None, *, skip_existing: bool, overwrite: bool) -> int:
+    """What would be done; returns how many of them cannot. An error where the model is not there at all."""
     from enlcn.upscaling.large import header_size
 
+    problems = 0
     for job in planned:
         size = header_size(job.source) if job.source is not None else None
-        sizes = ""
+        sizes = problem = ""
         if size is not None:
             out_height, out_width = target.size(size[1], size[0])
             sizes = f" ({size[0]}x{size[1]} -> {out_width}x{out_height})"
+            problem = _scale_problem(target.factor(size[1], size[0]), model)
         elif job.source is not None:
-            problems += 1
-            sizes = " (not a picture)" if job.source.exists() else " (no such file)"
-        exists = job.target is not None and job.target.exists()
-        note = " (exists: skipped)" if exists and skip_existing else " (exists)" if exists else ""
-        console.say(f"{job.source or '-'} -> {job.target or '-'}{sizes}{note}")
-    if problems:
-        raise typer.Exit(1)
+            problem = "not a picture" if job.source.exists() else "no such file"
+        note = ""
+        if job.target is not None and job.target.exists():
+            note = " (exists: skipped)" if skip_existing else " (exists: replaced)"
+            if not (skip_existing or overwrite):
+                note, problem = "", problem or "exists: pass --overwrite or --skip-existing"
+        problems += bool(problem)
+        told = f" ({problem})" if problem else ""
+        console.say(f"{job.source or '-'} -> {job.target or '-'}{sizes}{told}{note}")
+    return problems
+
+
+def _scale_problem(factor: float, model: str | None) -> str:
+    """Why a picture cannot grow so much; "" where it can. Weights that come from elsewhere are not fetched for it."""
+    from enlcn.zoo import UNTRAINED_PREFIX, is_remote, locate, refuse_unknown, resolve, trained_scale
+
+    if model is not None and (is_remote(model) or Path(model).exists()):
+        return ""
+    try:
+        name = resolve(model, trained_scale(factor, model))
+    except UserError as error:
+        return str(error)
+    if not name.startswith(UNTRAINED_PREFIX):
+        refuse_unknown(locate(name))
+    return ""
 
 
 def _run(batch: Any, planned: list[Any], outcomes: list[Any], *, alone: bool) -> None:

@@ -32,10 +32,9 @@ class OnnxEngine(Engine):
     def __init__(self, model: OnnxModel, options: EngineOptions | None = None):
         self.options = options or EngineOptions()
         if self.options.precision not in ("auto", model.precision):
-            raise UserError(
-                f"this ONNX file computes in {model.precision}; leave --precision to auto, or export it again with "
-                f"--precision {self.options.precision}"
-            )
+            wanted = self.options.precision
+            other = f", or export it again with --precision {wanted}" if wanted in ("fp32", "fp16") else ""
+            raise UserError(f"this ONNX file computes in {model.precision}; leave --precision to auto{other}")
         self.model = model
         self.precision = model.precision
         self.device = torch.device(model.device)

@@ -133,6 +133,9 @@ def upscale_source(
     report = second if report is None else _joined(report, second)
     if target.factor(height, width) < 1:
         report = replace(report, notes=(*report.notes, "smaller than the input; a scale above 1 enlarges"))
+    if abs(out_height * width - out_width * height) > max(height, width):  # by more than rounding
+        stretched = "stretched: width and height are in another proportion than the input's; give one of them"
+        report = replace(report, notes=(*report.notes, stretched))
     if exact:
         return Source(pixels, alpha, dtype), report
     shrunk = [

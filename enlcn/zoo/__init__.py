@@ -13,7 +13,7 @@ from enlcn.zoo.choose import (
     resolve,
     trained_scale,
 )
-from enlcn.zoo.locate import fetch_remote, locate
+from enlcn.zoo.locate import fetch_remote, is_remote, locate
 from enlcn.zoo.registry import bundled, here, known
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "bundled",
     "fetch_remote",
     "here",
+    "is_remote",
     "known",
     "locate",
     "native_scale",

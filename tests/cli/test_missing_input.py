@@ -82,7 +82,7 @@ def test_a_report_and_existing_results_still_count(empty_folder):
     assert json.loads((empty_folder / "r.json").read_text())[0]["status"] == "failed"
     (empty_folder / "none_x4.png").touch()
     assert "exists, skipped" in enlcn("upscale", "none.png", "--skip-existing").stderr
-    assert "none.png -> none_x4.png (no such file) (exists)" in enlcn("upscale", "none.png", "--dry-run").stdout
+    assert "none.png -> none_x4.png (no such file)\n" in enlcn("upscale", "none.png", "--dry-run").stdout
 
 
 def test_names_patterns_and_pipes_are_no_missing_files(empty_folder):

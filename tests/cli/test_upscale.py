@@ -122,6 +122,18 @@ def test_dry_run_says_what_would_be_done_and_does_nothing(photos, tmp_path):
     missing = upscale(tmp_path / "none.png", photos, "-o", tmp_path / "out", "--dry-run")
     assert missing.returncode == 1
     assert b"none.png (no such file)" in missing.stdout
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "p0.png").touch()
+    for options, code, told in (
+        ((), 1, "p0.png (60x45 -> 240x180) (exists: pass --overwrite or --skip-existing)"),
+        (("--overwrite",), 0, "p0.png (60x45 -> 240x180) (exists: replaced)"),
+        (("--skip-existing",), 0, "p0.png (60x45 -> 240x180) (exists: skipped)"),
+        (("-s", "7", "--overwrite"), 1, "(x7 is beyond x4, the largest trained scale; upscale by x4 first"),
+        (("-m", "nosuch"), 2, "nosuch: no such file or model"),
+        (("--device", "meta"), 2, "device 'meta' cannot be used"),
+    ):
+        planned = upscale(photos, "-o", tmp_path / "out", "--dry-run", *options)
+        assert (planned.returncode, told in (planned.stdout + planned.stderr).decode()) == (code, True), planned
 
 
 def test_names_are_printed_as_they_are(tmp_path, model):
@@ -177,6 +189,13 @@ def test_bad_requests_are_one_line_and_exit_code_2(tmp_path, arguments, message)
     assert message in done.stderr.decode()
     assert b"Traceback" not in done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_another_proportion_is_made_and_noted(tmp_path, model):
+    for size, noted in ((("--width", 200, "--height", 200), True), (("--width", 600, "--height", 400), False)):
+        done = upscale(PHOTO, "-m", model, *size, "-o", tmp_path / "o.png", "--overwrite")
+        assert done.returncode == 0, done.stderr
+        assert (b"note: stretched" in done.stderr) == noted
 
 
 def test_a_smaller_picture_is_made_and_noted(tmp_path, model):
