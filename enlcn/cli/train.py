@@ -118,7 +118,7 @@ def train(
         console.say(f"{out}: this run is finished ({outcome.step:,} steps{best}); a larger {more} goes on with it")
         return
     psnr = f", PSNR {outcome.psnr:.2f} dB (best {outcome.best_psnr:.2f})" if outcome.psnr is not None else ""
-    if outcome.stopped_by is None and outcome.step <= config.schedule.warmup_steps:
+    if outcome.stopped_by is None and outcome.step <= config.schedule.warmup_steps < config.total_steps:
         told = f"schedule.warmup_steps={config.schedule.warmup_steps}"
         console.log.warning("all %d steps were warm-up (%s); set it lower or train longer", outcome.step, told)
     skipped = f", {outcome.skipped} of them skipped" if outcome.skipped else ""

@@ -199,3 +199,10 @@ def test_runs_that_teach_nothing_are_warned_of(tmp_path, caplog):
     caplog.clear()
     run("train", "polish-enlcn-light-x4", "--init", "enlcn-light-x4", *options)
     assert not caplog.text
+
+
+def test_a_budget_that_ends_within_the_warm_up_is_told(tmp_path, pictures, cache, caplog):
+    config = replace(TINY, schedule=replace(TINY.schedule, warmup_steps=10**5), total_steps=2 * 10**5)
+    options = ("--data", pictures, "--cache", cache, "--out", tmp_path / "run", "--device", "cpu", "--budget", 1)
+    assert run("train", "cpu-x2", *as_options(config), *options).exit_code == 0
+    assert "steps were warm-up (schedule.warmup_steps=100000); set it lower or train longer" in caplog.text
