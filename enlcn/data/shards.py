@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 CACHE_VERSION = 2
 # Names of folders and tars below the given one that are kept out of training, and validated on.
 _HELD_OUT = re.compile(r"(^|_)val(id|idation)?([^a-z]|$)", re.IGNORECASE)
-_LOW_RESOLUTION = re.compile(r"(^|_)LR(_|$)")
+_LOW_RESOLUTION = re.compile(r"(^|_)LR(_|$)", re.IGNORECASE)
 Part = Literal["train", "held-out", "all"]
 Progress = Callable[[int, int], None]
 
@@ -158,6 +158,8 @@ def default_cache() -> Path:
 
 def _tar_members(path: Path, root: Path) -> list[ImageFile]:
     prefix = path.relative_to(root).as_posix()
+    if path.suffix.lower() in SUFFIXES:
+        raise UserError(f"{path}: is one image; give the folder that holds it")
     try:
         with tarfile.open(path, "r:") as tar:
             members = [m for m in tar if m.isfile() and Path(m.name).suffix.lower() in SUFFIXES]

@@ -71,6 +71,10 @@ class Attention(nn.Module, ABC):
         """(B, C, H, W) -> (B, C, H, W)."""
         return self.forward_with_pair(x)[0]
 
+    def extra_repr(self) -> str:
+        """What `print` says beside the projections."""
+        return f"amplification={self.amplification}, res_scale={self.res_scale}"
+
     def forward_with_pair(self, x: Tensor) -> tuple[Tensor, Pair]:
         """`forward`, and the queries and keys (each (B, N, D)) that the contrastive loss ranks."""
         require_images(x)
@@ -156,6 +160,10 @@ class ENLCA(Attention):
         self.stable = needs_rescaling(amplification, self.query_width, num_features)
         self.register_buffer("projection", torch.empty(num_features, self.query_width))
         self.redraw(generator)
+
+    def extra_repr(self) -> str:
+        """What `print` says beside the projections."""
+        return f"num_features={self.num_features}, projection={self.projection_kind!r}, {super().extra_repr()}"
 
     @torch.no_grad()
     def redraw(self, generator: torch.Generator | None = None) -> None:

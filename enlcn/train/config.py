@@ -137,6 +137,7 @@ class OptimizerConfig:
         _require_choice("optimizer.kind", self.kind, OPTIMIZERS)
         for name in ("beta1", "beta2", "momentum"):
             _require(0 <= getattr(self, name) < 1, f"optimizer.{name} must lie in [0, 1)")
+        _require(self.eps > 0, "optimizer.eps must be positive")
         _require(self.inner_factor > 0, "optimizer.inner_factor must be positive")
         _require(self.clip_norm is None or self.clip_norm > 0, "optimizer.clip_norm must be positive")
         _require(self.ema_decay is None or 0 < self.ema_decay < 1, "optimizer.ema_decay must lie in (0, 1)")
@@ -225,6 +226,7 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         _require(self.total_steps >= 1, "total_steps must be at least 1")
+        _require(0 <= self.seed < 2**63, f"seed is {self.seed}; it must lie in 0 to 2^63 - 1")
         _require(
             not self.loss.released_ranks or self.data.crop**2 >= _RELEASED_POSITIONS,
             f"loss.released_ranks needs at least {_RELEASED_POSITIONS} positions; data.crop is {self.data.crop}",

@@ -1,5 +1,6 @@
 """Configs as plain values: dictionaries for files, `key=value` for the command line, both checked by type."""
 
+import math
 import types
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, fields, is_dataclass
@@ -85,11 +86,21 @@ def _parsed(hint: Any, text: str) -> Any:
             raise ValueError(text)
         return _BOOLEANS[text.lower()]
     if hint is int:
+        return _whole_number(text)
+    value = hint(text)
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(text)
+    return value
+
+
+def _whole_number(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
         value = float(text)  # 1e5 is a number of steps, too
-        if value != int(value):
-            raise ValueError(text)
-        return int(value)
-    return hint(text)
+    if not value.is_integer():
+        raise ValueError(text)
+    return int(value)
 
 
 def _restored(hint: Any, value: Any) -> Any:

@@ -100,6 +100,14 @@ def test_tar_members_and_every_format_decode(tmp_path):
     assert not packed.skipped
 
 
+def test_small_images_beside_large_ones_and_lone_files_are_not_taken(tmp_path):
+    for place in ("hr", "lr"):
+        write(tmp_path / place / "a.png")
+    assert [file.name for file in find_images(tmp_path)] == ["hr/a.png"]
+    with pytest.raises(UserError, match=r"a\.png: is one image; give the folder that holds it"):
+        find_images(tmp_path / "hr" / "a.png")
+
+
 @pytest.mark.parametrize("name", ["grey.png", "grey.tif", "colour.tif", "colour.png"])
 def test_16_bits_become_8(tmp_path, name):
     values = np.linspace(0, 65535, 48 * 40).astype(np.uint16).reshape(48, 40, 1)

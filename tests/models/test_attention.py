@@ -164,3 +164,8 @@ def test_triton_must_be_installed_to_be_asked_for():
         "sys.exit(2)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_print_shows_what_the_module_is():
+    shown = repr(ENLCA(channels=32, num_features=16))
+    assert "num_features=16, projection='orthogonal', amplification=6.0, res_scale=0.1" in shown

@@ -13,6 +13,7 @@ from enlcn.train.settings import apply_settings, differences, from_plain, settin
     [
         ("data.batch_size=32", lambda c: c.data.batch_size, 32),
         ("total_steps=2e5", lambda c: c.total_steps, 200_000),
+        ("seed=9007199254740993", lambda c: c.seed, 9007199254740993),  # which no float holds
         ("schedule.learning_rate=3e-4", lambda c: c.schedule.learning_rate, 3e-4),
         ("loss.num_rows=16", lambda c: c.loss.num_rows, 16),
         ("loss.num_rows=none", lambda c: c.loss.num_rows, None),
@@ -36,6 +37,11 @@ def test_texts_become_typed_values(setting, read, expected):
             "data.batchsize=3",
             r"unknown setting 'data.batchsize'; did you mean data.batch_size or .*\? --show lists all",
         ),
+        ("seed=99999999999999999999999", "it must lie in 0 to"),
+        ("total_steps=inf", "total_steps is 'inf'; expected a whole number"),
+        ("loss.margin=nan", "loss.margin is 'nan'; expected a number"),
+        ("schedule.learning_rate=inf", "schedule.learning_rate is 'inf'; expected a number"),
+        ("optimizer.eps=-1", "optimizer.eps must be positive"),
         ("crop=3", r"unknown setting 'crop'; did you mean data.crop\?"),
         ("data=3", "unknown setting 'data'"),
         ("data.crop", "give key=value"),
