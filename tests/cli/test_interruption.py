@@ -62,14 +62,22 @@ def test_in_the_middle_of_an_import_it_ends_at_once(tmp_path):
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
 
 
+# The program, with a line when it heeds signals.
+HEEDING = """
+from enlcn import __main__, interruption
+install = interruption.install
+interruption.install = lambda: (install(), print(flush=True))
+__main__.main()
+"""
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_whenever_it_comes_the_program_says_so_in_one_line(number, tmp_path):
     """From the moment its own code runs; Python itself takes some hundredths of a second before."""
-    code = "from enlcn import __main__, interruption; interruption.install(); print(flush=True); __main__.main()"
     arguments = ["upscale", PHOTO, "-o", tmp_path / "o.png", "-m", "untrained:enlcn-x4"]  # a minute's work
     for tenths in range(0, 21, 4):
         process = subprocess.Popen(
-            [sys.executable, "-c", code, *arguments],
+            [sys.executable, "-c", HEEDING, *arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
