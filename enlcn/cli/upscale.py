@@ -11,6 +11,8 @@ from enlcn.cli import console, picture_options, video_options
 from enlcn.errors import UserError
 from enlcn.files import check_writable, refuse_absent
 
+_STDOUT = Path("-")
+
 
 def upscale(
     inputs: Annotated[list[str], typer.Argument(help="Files, folders, globs, or - for standard input.")],
@@ -66,7 +68,9 @@ def upscale(
     jobs: Annotated[int, typer.Option("--jobs", "-j", help="Pictures at a time.")] = 1,
     max_pixels: picture_options.MaxPixels = None,
     dry_run: picture_options.DryRun = False,
-    report: Annotated[Path | None, typer.Option(help="Write what was done as JSON.")] = None,
+    report: Annotated[
+        Path | None, typer.Option(help="Write what was done as JSON, into a file or to - for standard output.")
+    ] = None,
     codec: video_options.Codec = "auto",
     crf: video_options.Crf = None,
     preset: video_options.Preset = None,
@@ -98,7 +102,9 @@ def upscale(
     from enlcn.upscaling.picture import Target
 
     target = Target(scale, width, height)
-    if report is not None:
+    if report == _STDOUT and (output == "-" or (output is None and "-" in inputs)):
+        raise UserError("--report and the picture cannot both go to standard output; name a file for one of them")
+    if report not in (None, _STDOUT):
         check_writable(report, overwrite=overwrite or skip_existing)
     if quality is not None and not planned:
         raise UserError("--quality is for pictures; videos take --crf, where smaller is better")
@@ -259,5 +265,9 @@ def _write_report(path: Path, outcomes: list[Any]) -> None:
 
     from enlcn.files import atomic_write
 
+    text = json.dumps([outcome.as_dict() for outcome in outcomes], indent=2) + "\n"
+    if path == _STDOUT:
+        typer.echo(text, nl=False)
+        return
     with atomic_write(path, overwrite=True) as temporary:  # whether it may be replaced was asked before the work
-        temporary.write_text(json.dumps([outcome.as_dict() for outcome in outcomes], indent=2) + "\n")
+        temporary.write_text(text)

@@ -60,6 +60,13 @@ def sniff_format(data: bytes, name: str) -> str:
     raise ImageError(f"{name}: not an image, or in a format other than {_READABLE}")
 
 
+def is_untold_animation(data: bytes, format: str) -> bool:
+    """Whether a file moves, in the two formats whose decoder gives the first frame without a word of others."""
+    if format == "png":
+        return b"acTL" in data[: max(data.find(b"IDAT"), 0)]
+    return format == "avif" and data[8:12] == b"avis"
+
+
 def format_for_path(path: str | Path) -> str:
     """The format in which a file of this name is written."""
     suffix = Path(path).suffix.lower()

@@ -15,7 +15,14 @@ from torch import Tensor
 
 from enlcn.data import pillow_codec, vips_codec
 from enlcn.data.image import Image, ImageError, upright
-from enlcn.data.image_formats import FORMATS, SUFFIXES, check_format_fits, format_for_path, sniff_format
+from enlcn.data.image_formats import (
+    FORMATS,
+    SUFFIXES,
+    check_format_fits,
+    format_for_path,
+    is_untold_animation,
+    sniff_format,
+)
 from enlcn.errors import UserError
 from enlcn.files import atomic_write, refuse_to_overwrite
 
@@ -65,6 +72,8 @@ def load_image(source: Source, *, max_pixels: int = MAX_PIXELS, name: str | None
     format = sniff_format(data, name)
     codec = vips_codec if vips_codec.is_available(format) else pillow_codec
     image, orientation = codec.decode(data, format, max_pixels, name)
+    if is_untold_animation(data, format):
+        log.warning("%s: is an animation; only its first frame is read", name)
     return upright(image, orientation)
 
 

@@ -67,6 +67,16 @@ def test_file_to_file_and_report(tmp_path, model):
     assert b"skipped" in skipped.stderr
 
 
+def test_a_report_may_go_to_standard_output(tmp_path, model):
+    done = upscale(PHOTO, "-m", model, "-o", tmp_path / "o.png", "--report", "-", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert [outcome["status"] for outcome in json.loads(done.stdout)] == ["done"]
+    assert [path.name for path in tmp_path.iterdir()] == ["o.png"]
+    both = upscale("-", "-m", model, "--report", "-", input=PHOTO.read_bytes())
+    assert both.returncode == 2
+    assert b"cannot both go to standard output" in both.stderr
+
+
 def test_pipes(tmp_path, model):
     done = upscale("-", "-m", model, "-s", "2.5", "-f", "png", input=PHOTO.read_bytes())
     assert done.returncode == 0, done.stderr

@@ -193,6 +193,18 @@ def test_lossy_formats_stay_close_at_their_default_quality(photo, codec):
         assert small < large
 
 
+@pytest.mark.parametrize("format", ["PNG", "AVIF", "WEBP"])
+def test_of_animations_the_first_frame_is_read_and_that_is_told(format, caplog):
+    frames = [PillowImage.new("RGB", (24, 16), colour) for colour in ("red", "blue")]
+    moving = pillow_bytes(frames[0], format, save_all=True, append_images=frames[1:], duration=100)
+    assert load_image(moving).pixels[0, 0].argmax() == 0
+    assert "only" in caplog.text
+    assert "first" in caplog.text
+    caplog.clear()
+    load_image(pillow_bytes(frames[0], format))
+    assert not caplog.text
+
+
 def test_grey_stays_grey(codec):
     for format in ("png", "jpeg", "tiff"):
         assert load_image(encode_image(Image(noise(1)), format)).is_grey, format
