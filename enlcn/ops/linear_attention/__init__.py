@@ -17,8 +17,8 @@ BACKENDS: dict[str, ModuleType] = {"naive": naive, "chunked": chunked}
 
 _LOG_FLOAT32_MAX = 88.7
 _LOG_POSITIONS = math.log(4e8)
-# phi(q).phi(k) is a sum of terms around exp(-k): beyond this k they and their gradients may all be too small.
-_LARGEST_VANISHING = 64.0
+# phi(q).phi(k) is a sum of terms around exp(-k): beyond this k all of them may be too small for float32.
+_VANISHING_AMPLIFICATION = 64.0
 
 
 def linear_attention(
@@ -73,7 +73,7 @@ def needs_rescaling(amplification: float | None, dim: int, num_features: int) ->
         dim: D.
         num_features: M.
     """
-    if amplification is None or amplification > _LARGEST_VANISHING:
+    if amplification is None or amplification > _VANISHING_AMPLIFICATION:
         return True
     longest_row = math.sqrt(dim) + 2.5  # chi has deviation 0.7: 3.5 of them above the mean
     length = min(math.sqrt(amplification), longest_row)  # where phi is largest
