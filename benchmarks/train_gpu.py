@@ -8,73 +8,28 @@ Without --data, images are noise: what they show changes no time.
 
 import argparse
 import json
+import re
 import statistics
 import time
 import traceback
-import types
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from functools import cache
+from dataclasses import replace
 from pathlib import Path
 
 import torch
-from torch import Tensor
-from torch.nn.functional import l1_loss
+from train_steps import CAPTURED, Variant, Workload, authors_step, noise_images, our_step
 
 from enlcn import recipes
 from enlcn.cost import network_flops
-from enlcn.data.patches import PatchSource, open_patches
+from enlcn.data.patches import open_patches
 from enlcn.data.shards import PackedImages, default_cache, find_images, load_packed
-from enlcn.models.attention import Attention
-from enlcn.models.backbone import SRNetwork
-from enlcn.ops.contrastive import RELEASED, contrastive_loss_naive
-from enlcn.train.config import DataConfig, EngineConfig, LossConfig, TrainConfig
+from enlcn.train.config import DataConfig, LossConfig
 from enlcn.train.distributed import Ranks, choose_device
 from enlcn.train.loop import sampling_of
 from enlcn.train.recipes import MODERN, MODERN_SMALL, PAPER
-from enlcn.train.step import TrainStep, set_up_backends
 
 AUTHORS = "authors' step"
-CONTRASTIVE_WEIGHT = 1e-3
 BACKWARD_FACTOR = 3  # forward, and twice as much backward
-CAPTURED = EngineConfig(compile="on", cuda_graph="on")
-
-
-@dataclass(frozen=True)
-class Workload:
-    """A network and a batch; the numbers of steps that are timed and that come before."""
-
-    label: str
-    config: TrainConfig
-    steps: int
-    warm_up: int = 8
-    repeats: int = 3
-
-
-@dataclass(frozen=True)
-class Variant:
-    """One way of running a workload's step."""
-
-    label: str
-    engine: EngineConfig
-    num_rows: int | None = None
-    backend: str = "auto"
-    constant_batch: bool = False
-
-
-class ConstantBatch:
-    """One batch, drawn once: what a step takes when data cost nothing."""
-
-    def __init__(self, source: PatchSource, device: torch.device):
-        source.prepare(0)
-        self._batch = source.draw(torch.zeros((), dtype=torch.int64, device=device))
-
-    def prepare(self, step: int) -> None:
-        """Nothing to do."""
-
-    def draw(self, step: Tensor) -> tuple[Tensor, Tensor]:
-        """The batch."""
-        return self._batch
 
 
 def workloads(tiny: bool) -> dict[str, Workload]:
@@ -116,22 +71,6 @@ VARIANTS = {
 }
 
 
-def noise_images(scale: int, count: int, side: int) -> PackedImages:
-    pixels = count * side * side
-    lengths = torch.full((count,), side)
-    return PackedImages(
-        scale=scale,
-        lr=torch.randint(0, 256, (pixels, 3), dtype=torch.uint8),
-        hr=torch.randint(0, 256, (pixels * scale**2, 3), dtype=torch.uint8),
-        heights=lengths,
-        widths=lengths,
-        offsets=torch.arange(count) * side * side,
-        names=tuple(map(str, range(count))),
-        skipped=(),
-        key="noise",
-    )
-
-
 def milliseconds_per_step(step: Callable[[], None], work: Workload, device: torch.device) -> float:
     def wait() -> None:
         if device.type == "cuda":
@@ -150,53 +89,12 @@ def milliseconds_per_step(step: Callable[[], None], work: Workload, device: torc
     return statistics.median(times)
 
 
-def authors_step(work: Workload, source: PatchSource, device: torch.device) -> Callable[[], None]:
-    """Their training step, plainly: eager, tf32, V formed, all of T sorted, one batch that is always there."""
-    set_up_backends(EngineConfig(precision="tf32"), device)
-    torch.manual_seed(0)
-    network = SRNetwork(work.config.model).to(device).train()
-    network.upsampler.folds = False
-    for attention in network.attentions:
-        attention.backend = "naive"  # type: ignore[assignment]
-        attention.mix = types.MethodType(Attention.mix, attention)  # type: ignore[method-assign]
-    optimizer = torch.optim.Adam(network.parameters(), lr=1e-4, betas=(0.9, 0.99))
-    lr, hr = (t.contiguous() for t in ConstantBatch(source, device).draw(torch.tensor(0)))
-
-    def step() -> None:
-        sr, pairs = network.forward_with_pairs(lr)
-        ranked = [contrastive_loss_naive(q, k, RELEASED) for q, k in pairs]
-        loss = l1_loss(sr, hr) + CONTRASTIVE_WEIGHT * torch.stack(ranked).mean()
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-
-    return step
-
-
-def our_step(work: Workload, variant: Variant, source: PatchSource, device: torch.device) -> Callable[[], None]:
-    config = replace(work.config, engine=variant.engine, loss=replace(work.config.loss, num_rows=variant.num_rows))
-    set_up_backends(config.engine, device)
-    network = shared_network(work, variant.backend, device)
-    patches = ConstantBatch(source, device) if variant.constant_batch else source
-    state = TrainStep(network, config, patches, Ranks(0, 1, device))
-    return lambda: state.advance(1e-4, with_contrast=True)
-
-
-@cache
-def shared_network(work: Workload, backend: str, device: torch.device) -> SRNetwork:
-    """One network for all variants that compile it alike: compiling takes longer than measuring."""
-    torch.manual_seed(0)
-    network = SRNetwork(work.config.model).to(device)
-    for attention in network.attentions:
-        attention.backend = backend  # type: ignore[assignment]
-    return network
-
-
 def measurements(
-    groups: list[str], works: dict[str, Workload], images: PackedImages, device: torch.device, deadline: float
+    options: argparse.Namespace, images: PackedImages, device: torch.device, deadline: float
 ) -> Iterator[dict[str, object]]:
     """One row for each variant; one that fails says why and does not keep the others from running."""
-    for name in groups:
+    works, wanted = workloads(options.tiny), re.compile(options.variants)
+    for name in options.groups.split(","):
         variants = VARIANTS[name]
         work = works[name.split()[0]]
         source = open_patches(images, sampling_of(work.config, Ranks(0, 1, device)), device)
@@ -208,6 +106,8 @@ def measurements(
             candidates.append((variant.label, build))
         for label, build_step in candidates:
             row: dict[str, object] = {"group": name, "workload": work.label, "variant": label}
+            if not wanted.fullmatch(label):
+                continue
             if time.monotonic() > deadline:
                 yield row | {"failed": "no time left"}
                 continue
@@ -273,6 +173,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, help="images, as for `enlcn train`")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--groups", default=",".join(VARIANTS), help=f"any of {', '.join(VARIANTS)}")
+    parser.add_argument("--variants", default=".*", metavar="REGEX", help="measure only what is called so")
     parser.add_argument("--tiny", action="store_true", help="small networks and few steps, to try every branch")
     parser.add_argument("--minutes", type=float, default=5.5, help="start no measurement after this")
     options = parser.parse_args()
@@ -287,7 +188,7 @@ def main() -> None:
     print(f"{name}, torch {torch.__version__}, {len(images.names)} images of {images.hr.shape[0] / 1e6:.0f} megapixels")
     report: dict[str, object] = {"device": name, "torch": torch.__version__, "tiny": options.tiny}
     rows: list[dict[str, object]] = []
-    for row in measurements(options.groups.split(","), workloads(options.tiny), images, device, deadline):
+    for row in measurements(options, images, device, deadline):
         rows.append(row)
         print_row(row)
         # After every row: a run that is cut off leaves what it has.

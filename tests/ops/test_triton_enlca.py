@@ -20,9 +20,10 @@ from enlcn.ops.enlca.operators import enlca_operator
 from enlcn.ops.projection import draw_projection
 
 DEVICE = "cpu" if INTERPRETED else "cuda"
-# Of Y, and of the gradients beyond g itself. The interpreter multiplies in float32, the GPU in tf32 or bfloat16.
-# In 16 bits the rounding of the results dominates; the interpreter cuts where a GPU rounds.
-ERROR = {torch.float32: 1e-5 if INTERPRETED else 2e-3, torch.bfloat16: 0.04, torch.float16: 0.04}
+# Of Y, and of the gradients beyond g itself. The interpreter multiplies in float32, the GPU in tf32 (whose 5e-4 the
+# exponential makes up to 3e-3) or bfloat16. In 16 bits the rounding of the results dominates; the interpreter cuts
+# where a GPU rounds.
+ERROR = {torch.float32: 1e-5 if INTERPRETED else 5e-3, torch.bfloat16: 0.04, torch.float16: 0.04}
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,117 @@
+"""The training steps that are timed against each other: the authors', written plainly, and ours."""
+
+import types
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cache
+
+import torch
+from torch import Tensor
+from torch.nn.functional import l1_loss
+
+from enlcn.data.patches import PatchSource
+from enlcn.data.shards import PackedImages
+from enlcn.models.attention import Attention
+from enlcn.models.backbone import SRNetwork
+from enlcn.ops.contrastive import RELEASED, contrastive_loss_naive
+from enlcn.train.config import EngineConfig, TrainConfig
+from enlcn.train.distributed import Ranks
+from enlcn.train.step import TrainStep, set_up_backends
+
+CONTRASTIVE_WEIGHT = 1e-3
+CAPTURED = EngineConfig(compile="on", cuda_graph="on")
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A network and a batch; the numbers of steps that are timed and that come before."""
+
+    label: str
+    config: TrainConfig
+    steps: int
+    warm_up: int = 8
+    repeats: int = 3
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One way of running a workload's step."""
+
+    label: str
+    engine: EngineConfig
+    num_rows: int | None = None
+    backend: str = "auto"
+    constant_batch: bool = False
+
+
+class ConstantBatch:
+    """One batch, drawn once: what a step takes when data cost nothing."""
+
+    def __init__(self, source: PatchSource, device: torch.device):
+        source.prepare(0)
+        self._batch = source.draw(torch.zeros((), dtype=torch.int64, device=device))
+
+    def prepare(self, step: int) -> None:
+        """Nothing to do."""
+
+    def draw(self, step: Tensor) -> tuple[Tensor, Tensor]:
+        """The batch."""
+        return self._batch
+
+
+def noise_images(scale: int, count: int, side: int) -> PackedImages:
+    pixels = count * side * side
+    lengths = torch.full((count,), side)
+    return PackedImages(
+        scale=scale,
+        lr=torch.randint(0, 256, (pixels, 3), dtype=torch.uint8),
+        hr=torch.randint(0, 256, (pixels * scale**2, 3), dtype=torch.uint8),
+        heights=lengths,
+        widths=lengths,
+        offsets=torch.arange(count) * side * side,
+        names=tuple(map(str, range(count))),
+        skipped=(),
+        key="noise",
+    )
+
+
+def authors_step(work: Workload, source: PatchSource, device: torch.device) -> Callable[[], None]:
+    """Their training step, plainly: eager, tf32, V formed, all of T sorted, one batch that is always there."""
+    set_up_backends(EngineConfig(precision="tf32"), device)
+    torch.manual_seed(0)
+    network = SRNetwork(work.config.model).to(device).train()
+    network.upsampler.folds = False
+    for attention in network.attentions:
+        attention.backend = "naive"  # type: ignore[assignment]
+        attention.mix = types.MethodType(Attention.mix, attention)  # type: ignore[method-assign]
+    optimizer = torch.optim.Adam(network.parameters(), lr=1e-4, betas=(0.9, 0.99))
+    lr, hr = (t.contiguous() for t in ConstantBatch(source, device).draw(torch.tensor(0)))
+
+    def step() -> None:
+        sr, pairs = network.forward_with_pairs(lr)
+        ranked = [contrastive_loss_naive(q, k, RELEASED) for q, k in pairs]
+        loss = l1_loss(sr, hr) + CONTRASTIVE_WEIGHT * torch.stack(ranked).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    return step
+
+
+def our_step(work: Workload, variant: Variant, source: PatchSource, device: torch.device) -> Callable[[], None]:
+    config = replace(work.config, engine=variant.engine, loss=replace(work.config.loss, num_rows=variant.num_rows))
+    set_up_backends(config.engine, device)
+    network = shared_network(work, variant.backend, device)
+    patches = ConstantBatch(source, device) if variant.constant_batch else source
+    state = TrainStep(network, config, patches, Ranks(0, 1, device))
+    return lambda: state.advance(1e-4, with_contrast=True)
+
+
+@cache
+def shared_network(work: Workload, backend: str, device: torch.device) -> SRNetwork:
+    """One network for all variants that compile it alike: compiling takes longer than measuring."""
+    torch.manual_seed(0)
+    network = SRNetwork(work.config.model).to(device)
+    for attention in network.attentions:
+        attention.backend = backend  # type: ignore[assignment]
+    return network
