@@ -45,6 +45,13 @@ def upscale(
     format: picture_options.Format = None,
     quality: picture_options.Quality = None,
     lossless: picture_options.Lossless = False,
+    background: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLOUR",
+            help="Put transparent pictures on white, black, grey or #rrggbb: for JPEG. Default: alpha stays.",
+        ),
+    ] = None,
     suffix: Annotated[
         str | None, typer.Option(help="Put before the extension. Default: _x4 beside the input, nothing elsewhere.")
     ] = None,
@@ -97,8 +104,10 @@ def upscale(
 
     label = f"x{scale:g}" if scale is not None else f"{width or ''}x{height or ''}".strip("x")
     naming = Naming(output, check_format(format), suffix, label)
-    pictures, videos = split_videos(inputs, naming)
+    unreadable: list[str] = []
+    pictures, videos = split_videos(inputs, naming, unreadable)
     planned = plan_jobs(pictures, naming) if pictures else []
+    from enlcn.upscaling.background import parse_colour
     from enlcn.upscaling.picture import Target
 
     target = Target(scale, width, height)
@@ -110,6 +119,9 @@ def upscale(
         raise UserError("--quality is for pictures; videos take --crf, where smaller is better")
     if (format is not None or lossless) and not planned:
         raise UserError("--format and --lossless are for pictures; a video's file name and --codec say what it becomes")
+    if background is not None and not planned:
+        raise UserError("--background is for pictures; a video is opaque")
+    colour = None if background is None else parse_colour(background)
     if not videos and (codec != "auto" or any(v is not None for v in (crf, preset, pixel_format, start, end, frames))):
         raise UserError("the options of videos (--codec, --crf, --start ...) mean nothing here: no input is a video")
     clip = (start, end, frames, segment, batch)
@@ -120,7 +132,7 @@ def upscale(
         resolve_device(device)
         problems = video_options.say_video_plan(videos, target, video, skip_existing)
         problems += _say_plan(planned, target, model, skip_existing=skip_existing, overwrite=overwrite)
-        if problems:
+        if problems or unreadable:
             raise typer.Exit(1)
         return
 
@@ -139,6 +151,7 @@ def upscale(
         skip_existing,
         jobs,
         max_pixels,
+        colour,
     )
     outcomes: list[Any] = []
     total = len(planned) + len(videos)
@@ -164,7 +177,7 @@ def upscale(
     if total > 1:
         counts = {status: sum(o.status == status for o in outcomes) for status in ("done", "skipped", "failed")}
         console.say(", ".join(f"{count} {status}" for status, count in counts.items() if count), to=console.err)
-    if failed:
+    if failed or unreadable:
         raise typer.Exit(1)
 
 
@@ -201,9 +214,9 @@ def _say_plan(planned: list[Any], target: Any, model: str | None, *, skip_existi
 
 def _scale_problem(factor: float, model: str | None) -> str:
     """Why a picture cannot grow so much; "" where it can. Weights that come from elsewhere are not fetched for it."""
-    from enlcn.zoo import UNTRAINED_PREFIX, is_remote, locate, refuse_unknown, resolve, trained_scale
+    from enlcn.zoo import UNTRAINED_PREFIX, is_path, is_remote, locate, refuse_unknown, resolve, trained_scale
 
-    if model is not None and (is_remote(model) or Path(model).exists()):
+    if model is not None and (is_remote(model) or is_path(model)):
         return ""
     try:
         name = resolve(model, trained_scale(factor, model))

@@ -6,6 +6,8 @@ import numpy as np
 
 from enlcn.errors import UserError
 
+CMYK_NOTE = "%s: its CMYK becomes sRGB"  # networks and most viewers know no other
+
 
 class ImageError(UserError):
     """An image that cannot be read or written; the message names the file."""

@@ -128,7 +128,10 @@ def check_can_write(
     if lossless and form.quality is not None and not form.has_lossless_mode:
         raise ImageError(f"{name}: {form.name} has no lossless mode; write PNG, TIFF, WebP or AVIF instead")
     if transparent and not form.has_alpha:
-        raise ImageError(f"{name}: {form.name} cannot hold transparency; write PNG, WebP, AVIF or TIFF instead")
+        raise ImageError(
+            f"{name}: {form.name} cannot hold transparency; write PNG, WebP, AVIF or TIFF instead, "
+            "or put it on a colour (`enlcn upscale --background white`)"
+        )
     check_format_fits(format, width, height, name)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from enlcn.data.exif import EXIF_PREFIX, ORIENTATION_TAG, with_upright_orientation, without_prefix
-from enlcn.data.image import Image, ImageError, check_pixel_count, matching_profile, split_alpha
+from enlcn.data.image import CMYK_NOTE, Image, ImageError, check_pixel_count, matching_profile, split_alpha
 from enlcn.data.image_formats import FORMATS
 from enlcn.data.tiff_exif import exif_of_tiff, tiff_with_exif
 
@@ -92,6 +92,7 @@ def _to_grey_or_rgb(image: Any, name: str) -> tuple[np.ndarray, bytes | None]:
     """Planes (H, W) or (H, W, 2 to 4) of grey or RGB with or without alpha, and their profile."""
     icc = image.info.get("icc_profile")
     if image.mode == "CMYK":
+        log.warning(CMYK_NOTE, name)
         return _cmyk_to_srgb(image, icc)
     if image.mode in ("I", "F"):
         raise ImageError(f"{name}: has 32-bit samples; convert it to 8 or 16 bits a channel")

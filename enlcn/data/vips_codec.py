@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from enlcn.data.exif import orientation_of, with_upright_orientation, without_prefix
-from enlcn.data.image import Image, ImageError, check_pixel_count, matching_profile, split_alpha
+from enlcn.data.image import CMYK_NOTE, Image, ImageError, check_pixel_count, matching_profile, split_alpha
 from enlcn.data.image_formats import FORMATS
 from enlcn.data.tiff_exif import exif_of_tiff, tiff_with_exif
 
@@ -204,6 +204,7 @@ def without_new_exif(format: str, like: Image) -> dict[str, Any]:
 def to_grey_or_rgb(image: Any, name: str) -> Any:
     """One to four bands of 8 or 16 bits: CMYK goes through its profile, Lab to sRGB."""
     if image.interpretation == "cmyk":
+        log.warning(CMYK_NOTE, name)
         depth = 16 if image.format == "ushort" else 8
         image = image.icc_transform(
             "srgb", embedded=True, input_profile="cmyk", depth=depth, black_point_compensation=True

@@ -34,7 +34,7 @@ class Model:
 
     def checkpoint(self, factor: float) -> str:
         """The weights that serve a magnification, chosen as `enlcn upscale` does."""
-        if Path(self.source).exists():
+        if zoo.is_path(self.source):
             return self.source
         return zoo.resolve(self.source, zoo.trained_scale(factor, self.source))
 
@@ -138,7 +138,7 @@ def _model(source: str) -> Model:
         raise UserError(f"{source}: the studio shows what happens inside a network; give it weights, not ONNX")
     if is_remote(source):
         source = str(zoo.locate(source))  # fetched once, when the server starts
-    if Path(source).exists():
+    if zoo.is_path(source):
         return Model(Path(source).stem, source, (zoo.native_scale(source),))
     family = tuple(scale for scale in SCALES if f"{source}-x{scale}" in zoo.here())
     if family:

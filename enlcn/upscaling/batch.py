@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -16,6 +15,7 @@ from enlcn.data.image_io import MAX_PIXELS, check_can_write, encode_image, has_t
 from enlcn.errors import UserError
 from enlcn.files import atomic_write, refuse_to_overwrite, remove_leftovers
 from enlcn.upscaling import memory
+from enlcn.upscaling.background import Colour, on_colour
 from enlcn.upscaling.devices import resolve_device, torch_threads
 from enlcn.upscaling.engine import Engine, EngineOptions
 from enlcn.upscaling.jobs import Job
@@ -23,7 +23,7 @@ from enlcn.upscaling.large import is_large, upscale_large
 from enlcn.upscaling.open_engine import open_engine
 from enlcn.upscaling.picture import Target, upscale_image
 from enlcn.upscaling.streaming import Progress
-from enlcn.zoo import resolve, trained_scale
+from enlcn.zoo import is_path, resolve, trained_scale
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +42,7 @@ class BatchOptions:
         skip_existing: leave existing outputs as they are.
         jobs: pictures at a time.
         max_pixels: refuse larger inputs; None refuses only what neither fits in memory nor can be streamed.
+        background: what transparent pictures are put on, losing their alpha; None keeps it.
     """
 
     target: Target
@@ -53,6 +54,7 @@ class BatchOptions:
     skip_existing: bool = False
     jobs: int = 1
     max_pixels: int | None = None
+    background: Colour | None = None
 
 
 @dataclass(frozen=True)
@@ -150,6 +152,8 @@ class Batch:
         start = time.perf_counter()
         data = sys.stdin.buffer.read() if job.source is None else job.source
         image = load_image(data, max_pixels=options.max_pixels or MAX_PIXELS, name=str(job.source or "standard input"))
+        if options.background is not None:
+            image = on_colour(image, options.background)
         out_height, out_width = options.target.size(image.height, image.width)
         check_can_write(
             job.format,
@@ -183,7 +187,7 @@ class Batch:
         """The engine whose trained scale reaches the size wanted of an input of height x width."""
         options = self.options
         model = options.model
-        if model is not None and Path(model).exists():
+        if model is not None and is_path(model):
             name = model
         else:
             name = resolve(model, trained_scale(options.target.factor(height, width), model))

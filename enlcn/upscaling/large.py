@@ -13,6 +13,7 @@ from enlcn.data.image_io import MAX_PIXELS, check_can_write
 from enlcn.errors import UserError
 from enlcn.files import atomic_write
 from enlcn.upscaling import memory
+from enlcn.upscaling.background import blend
 from enlcn.upscaling.jobs import Job
 from enlcn.upscaling.picture import Source, is_opaque, upscale_source
 from enlcn.upscaling.planes import FilePlane, MemoryPlane, Plane, Scratch, require_disk
@@ -21,7 +22,7 @@ from enlcn.upscaling.streaming import Progress, features_channels
 if TYPE_CHECKING:
     from enlcn.upscaling.batch import Batch, BatchOptions
 
-_ORIENTATION = 0x0112
+_ORIENTATION, _TIFF_WIDTH, _TIFF_HEIGHT = 0x0112, 0x0100, 0x0101
 
 
 def is_large(path: Path, options: "BatchOptions") -> bool:
@@ -56,6 +57,10 @@ def upscale_large(batch: "Batch", job: Job, progress: Progress | None) -> dict[s
     require_disk(room.folder, _scratch_bytes(opened, engine))
     with atomic_write(job.target, overwrite=options.overwrite) as temporary, room as scratch:
         source = _read(opened, scratch)
+        if source.alpha is not None and options.background is not None:
+            flat = scratch.plane(opened.height, opened.width, opened.channels, opened.dtype)
+            blend(source.pixels, source.alpha, options.background, flat)
+            source = Source(flat, None, source.dtype)
         if source.alpha is not None and not FORMATS[job.format].has_alpha:
             check_can_write(job.format, out_width, out_height, transparent=not is_opaque(source.alpha), **how)
             source = Source(source.pixels, None, source.dtype)
@@ -114,7 +119,9 @@ def header_size(path: Path) -> tuple[int, int] | None:
     limit, Pillow.MAX_IMAGE_PIXELS = Pillow.MAX_IMAGE_PIXELS, None  # only the header is read here
     try:
         with Pillow.open(path) as opened:
-            width, height = opened.size
+            # Pillow gives the size of a turned TIFF as seen, and of all others as stored.
+            tags = getattr(opened, "tag_v2", None)
+            width, height = opened.size if tags is None else (tags[_TIFF_WIDTH], tags[_TIFF_HEIGHT])
             return (height, width) if opened.getexif().get(_ORIENTATION, 1) >= 5 else (width, height)
     except Exception:  # damaged headers raise nearly anything; reading the picture will say what is wrong
         return None

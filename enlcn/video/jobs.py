@@ -27,19 +27,27 @@ class VideoJob:
     target: Path
 
 
-def split_videos(inputs: list[str], naming: Naming) -> tuple[list[str], list[VideoJob]]:
+def split_videos(
+    inputs: list[str], naming: Naming, unreadable: list[str] | None = None
+) -> tuple[list[str], list[VideoJob]]:
     """The inputs that hold pictures, for `plan_jobs`, and the videos among all inputs with the names of their results.
 
     A folder or glob with videos and no picture is no input for pictures; one with neither is, and its absence of
-    pictures will be told there.
+    pictures will be told there. Folders that cannot be read are told, and added to `unreadable`.
     """
     refuse_empty(inputs, naming)
+
+    def leave_out(error: OSError) -> None:
+        log.warning("%s: left out, it cannot be read (%s)", error.filename, error.strerror)
+        if unreadable is not None:
+            unreadable.append(str(error.filename))
+
     pictures: list[str] = []
     videos: list[VideoJob] = []
     for text in inputs:
         path = Path(text)
         if path.is_dir():
-            found = [file for file in files_under(path, _tell_unreadable) if not file.name.startswith(".")]
+            found = [file for file in files_under(path, leave_out) if not file.name.startswith(".")]
             base = Path(naming.output) if naming.output else path.with_name(f"{path.resolve().name}_{naming.label}")
             inside = base.resolve() != path.resolve()
             jobs = [
@@ -71,10 +79,6 @@ def container_for(path: Path) -> str:
     if container is None:
         raise UserError(f"{path}: cannot write video into '{path.suffix}' files; choose from {', '.join(CONTAINERS)}")
     return container
-
-
-def _tell_unreadable(error: OSError) -> None:
-    log.warning("%s: left out, it cannot be read (%s)", error.filename, error.strerror)
 
 
 def _is_file_name(output: str | None) -> bool:

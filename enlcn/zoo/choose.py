@@ -22,6 +22,14 @@ def family_scales(family: str) -> list[int]:
     return [scale for scale in scales if registry.find(known[f"{family}-x{scale}"]) is not None] or scales
 
 
+def is_path(model: str) -> bool:
+    """Whether a model is named by a file or folder: names of shipped models and families go first, as ./NAME does not.
+
+    A clone has a folder that is called like the family of the paper's network.
+    """
+    return model not in registry.known() and not family_scales(model) and Path(model).exists()
+
+
 def trained_scale(factor: float, model: str | None = None) -> int:
     """The smallest scale no smaller than `factor` at which `model` is trained; None is what comes with the package."""
     scales = family_scales(model or DEFAULT_FAMILY) or list(SCALES)

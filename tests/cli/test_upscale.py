@@ -12,9 +12,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from typer.testing import CliRunner
 
 from enlcn import recipes
 from enlcn.checkpoint import save
+from enlcn.cli import app
 from enlcn.data.image import Image as Picture
 from enlcn.data.image_io import load_image, save_image
 from enlcn.models.backbone import SRNetwork
@@ -273,7 +275,25 @@ def test_folders_that_cannot_be_read_are_told(photos, monkeypatch, caplog):
         return scandir(path)
 
     monkeypatch.setattr(os, "scandir", refusing)
-    pictures, videos = split_videos([str(photos)], Naming(None, None, None, "x4"))
+    unreadable = []
+    pictures, videos = split_videos([str(photos)], Naming(None, None, None, "x4"), unreadable)
     assert f"{photos / 'sub'}: left out, it cannot be read (Permission denied)" in caplog.text
-    assert (pictures, videos) == ([str(photos)], [])
+    assert (pictures, videos, unreadable) == ([str(photos)], [], [str(photos / "sub")])
     assert len(plan_jobs(pictures, Naming(None, None, None, "x4"))) == 4
+    for more in (["--dry-run"], []):
+        assert CliRunner().invoke(app, ["upscale", str(photos), "-m", "untrained:enlcn-tiny", *more]).exit_code == 1
+    assert len(list((photos.parent / "photos_x4").rglob("*.png"))) == 4
+
+
+def test_background(tmp_path, model):
+    picture = Image.new("RGBA", (20, 12), (200, 30, 30, 0))
+    picture.save(tmp_path / "logo.png")
+    refused = upscale(tmp_path / "logo.png", "-f", "jpeg", "-m", model)
+    assert refused.returncode == 2
+    assert b"or put it on a colour (`enlcn upscale --background white`)" in refused.stderr
+    refused = upscale(tmp_path / "logo.png", "-f", "jpeg", "--background", "paper", "-m", model, "--dry-run")
+    assert refused.returncode == 2
+    assert refused.stderr.strip() == b"error: 'paper' is no colour; give white, black, grey, or #rrggbb"
+    done = upscale(tmp_path / "logo.png", "-f", "jpeg", "--background", "white", "-m", model)
+    assert done.returncode == 0, done.stderr
+    assert Image.open(tmp_path / "logo_x4.jpg").size == (80, 48)

@@ -255,9 +255,10 @@ def test_cmyk_goes_through_its_profile(format, cmyk_profile, codec, photo):
     assert np.abs(loaded.pixels - oracle).mean() < (0.01 if codec == "pillow" else 12)
 
 
-def test_cmyk_without_profile_is_still_read(codec, photo):
+def test_cmyk_without_profile_is_still_read_and_told(codec, photo, caplog):
     data = pillow_bytes(PillowImage.fromarray(photo).convert("CMYK"), "JPEG", quality=95)
-    assert load_image(data).pixels.shape == photo.shape
+    assert load_image(data, name="press.jpg").pixels.shape == photo.shape
+    assert "press.jpg: its CMYK becomes sRGB" in caplog.text
 
 
 def test_tiff_kinds_that_have_no_place_are_refused_by_name(tmp_path):

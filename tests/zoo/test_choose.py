@@ -9,7 +9,8 @@ import enlcn
 from enlcn.cli import app
 from enlcn.data.resize import imresize
 from enlcn.errors import UserError
-from enlcn.zoo import native_scale, resolve, trained_scale
+from enlcn.serve.catalogue import Catalogue
+from enlcn.zoo import is_path, native_scale, resolve, trained_scale
 
 
 @pytest.fixture
@@ -62,6 +63,23 @@ def test_the_large_family_by_name(zoo):
     assert native_scale(str(zoo.weights / "enlcn-x4")) == 4
     with pytest.raises(UserError, match=r"enlcn: there are no weights for x2, only for x4"):
         resolve("enlcn", 2)
+
+
+def test_names_go_before_folders_that_are_called_alike(zoo, pixels, tmp_path, monkeypatch):
+    """As in a clone, whose folder enlcn/ is the package."""
+    zoo.add("enlcn-light-x4")
+    zoo.add_parts("enlcn-x4", seed=1)
+    monkeypatch.chdir(tmp_path)
+    for name in ("enlcn", "enlcn-x4", "other"):
+        (tmp_path / name).mkdir()
+    Image.fromarray(pixels).save("a.png")
+    assert not any(is_path(name) for name in ("enlcn", "enlcn-x4", "none"))
+    assert all(is_path(name) for name in ("./enlcn", "other"))
+    assert Catalogue(("enlcn",)).default.checkpoint(4) == "enlcn-x4"
+    for more in (["--dry-run"], []):
+        done = CliRunner().invoke(app, ["upscale", "a.png", "-m", "enlcn", "-o", "b.png", *more])
+        assert done.exit_code == 0, done.output
+    assert np.array_equal(np.asarray(Image.open("b.png")), enlcn.upscale(pixels, model="enlcn-x4"))
 
 
 def test_models_that_are_not_here_are_not_preferred(zoo):
