@@ -13,40 +13,19 @@ import statistics
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import torch
-from train_steps import CAPTURED, Variant, Workload, authors_step, noise_images, our_step
+from train_steps import CAPTURED, Variant, Workload, authors_step, noise_images, our_step, workloads
 
-from enlcn import recipes
 from enlcn.cost import network_flops
 from enlcn.data.patches import open_patches
 from enlcn.data.shards import PackedImages, default_cache, find_images, load_packed
-from enlcn.train.config import DataConfig, LossConfig
 from enlcn.train.distributed import Ranks, choose_device
 from enlcn.train.loop import sampling_of
-from enlcn.train.recipes import MODERN, MODERN_SMALL, PAPER
 
 AUTHORS = "authors' step"
 BACKWARD_FACTOR = 3  # forward, and twice as much backward
-
-
-def workloads(tiny: bool) -> dict[str, Workload]:
-    paper = replace(PAPER, loss=replace(PAPER.loss, contrastive_start=0))
-    modern = replace(MODERN, loss=replace(MODERN.loss, contrastive_start=0))
-    small = replace(MODERN_SMALL, model=recipes.network("enlcn-small-x4"))
-    if tiny:
-        model = replace(recipes.TINY, channels=8, num_blocks=2, attention_after=(0, 2))
-        paper = replace(paper, model=model, data=DataConfig(crop=9, batch_size=2))
-        modern = replace(paper, data=DataConfig(crop=12, batch_size=2))
-        small = replace(modern, loss=LossConfig(contrastive_start=0, num_rows=16))
-    steps, warm_up, repeats = (2, 1, 1) if tiny else (15, 8, 3)
-    return {
-        "paper": Workload("paper size, batch 16 of 28x28", paper, steps, warm_up, repeats),
-        "modern": Workload("paper size, batch 32 of 48x48", modern, steps, warm_up, repeats),
-        "small": Workload("enlcn-small, batch 64 of 48x48", small, 4 * steps, warm_up, repeats),
-    }
 
 
 VARIANTS = {
@@ -177,6 +156,8 @@ def main() -> None:
     parser.add_argument("--tiny", action="store_true", help="small networks and few steps, to try every branch")
     parser.add_argument("--minutes", type=float, default=5.5, help="start no measurement after this")
     options = parser.parse_args()
+    if unknown := set(options.groups.split(",")) - set(VARIANTS):
+        parser.error(f"unknown group '{min(unknown)}'; choose from {', '.join(VARIANTS)}")
 
     device = choose_device(options.device)
     deadline = time.monotonic() + 60 * options.minutes
@@ -193,6 +174,9 @@ def main() -> None:
         print_row(row)
         # After every row: a run that is cut off leaves what it has.
         options.out.write_text(json.dumps(report | {"rows": rows, "summary": summary(rows)}, indent=2) + "\n")
+    if not rows:
+        labels = dict.fromkeys([AUTHORS, *(each.label for group in VARIANTS.values() for each in group)])
+        parser.error(f"--variants {options.variants} is none of: {'; '.join(labels)}")
     for fact, value in summary(rows).items():
         print(f"{fact}: {value:.2f}")
 

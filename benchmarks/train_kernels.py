@@ -16,8 +16,7 @@ import torch
 from torch import Tensor
 from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile
-from train_gpu import workloads
-from train_steps import CAPTURED, Variant, noise_images, our_step
+from train_steps import CAPTURED, Variant, noise_images, our_step, workloads
 
 from enlcn.data.patches import open_patches
 from enlcn.train.config import EngineConfig
@@ -25,15 +24,15 @@ from enlcn.train.distributed import Ranks, choose_device
 from enlcn.train.loop import sampling_of
 from enlcn.train.step import set_up_backends
 
-# What a kernel is for, by its name; the first that is found counts.
+# What a kernel is for, by its name; the first that is found counts. Compiled ones are called after all they fuse.
 KINDS = {
+    "compiled, reducing": r"^triton_(red|per)_",
+    "compiled, point by point": r"^triton_(poi|for)_",
+    "optimizer": r"adam|foreach|multi_tensor|lpnorm",
+    "L_cl": r"ranked_terms",
+    "attention": r"^(summarise|apply|mean_values|key_gradient|query_gradient)\w*kernel",
     "convolution": r"conv|wgrad|dgrad|fprop|implicit|cudnn|nhwc|nchw",
     "matrix product": r"gemm|cutlass|nvjet|cublas|splitk|xmma",
-    "L_cl": r"ranked_terms",
-    "attention": r"enlca|summarise|apply_kernel|key_gradient|query_gradient",
-    "optimizer": r"adam|foreach|multi_tensor|lpnorm",
-    "compiled, reducing": r"triton_(red|per)",
-    "compiled, point by point": r"triton_(poi|for)",
     "copies": r"memcpy|memset|copy",
 }
 REPLAYS = 10
@@ -86,11 +85,11 @@ def show_step(workload: str, device: torch.device, *, tiny: bool, most: int) -> 
 def show_convolutions(batches: list[int], crop: int, channels: int, device: torch.device) -> None:
     """TFLOP/s of a 3x3 convolution: forward, and its gradients by input and by weight."""
     set_up_backends(EngineConfig(), device)
-    kind = torch.bfloat16
-    weight = torch.randn(channels, channels, 3, 3, device=device, dtype=kind).to(memory_format=torch.channels_last)
+    dtype = torch.bfloat16
+    weight = torch.randn(channels, channels, 3, 3, device=device, dtype=dtype).to(memory_format=torch.channels_last)
     for batch in batches:
         x, gradient = (
-            torch.randn(batch, channels, crop, crop, device=device, dtype=kind).to(memory_format=torch.channels_last)
+            torch.randn(batch, channels, crop, crop, device=device, dtype=dtype).to(memory_format=torch.channels_last)
             for _ in range(2)
         )
 

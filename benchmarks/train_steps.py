@@ -1,4 +1,4 @@
-"""The training steps that are timed against each other: the authors', written plainly, and ours."""
+"""The training steps that are timed against each other, the authors', written plainly, and ours, and on what."""
 
 import types
 from collections.abc import Callable
@@ -9,13 +9,15 @@ import torch
 from torch import Tensor
 from torch.nn.functional import l1_loss
 
+from enlcn import recipes
 from enlcn.data.patches import PatchSource
 from enlcn.data.shards import PackedImages
 from enlcn.models.attention import Attention
 from enlcn.models.backbone import SRNetwork
 from enlcn.ops.contrastive import RELEASED, contrastive_loss_naive
-from enlcn.train.config import EngineConfig, TrainConfig
+from enlcn.train.config import DataConfig, EngineConfig, LossConfig, TrainConfig
 from enlcn.train.distributed import Ranks
+from enlcn.train.recipes import MODERN, MODERN_SMALL, PAPER
 from enlcn.train.step import TrainStep, set_up_backends
 
 CONTRASTIVE_WEIGHT = 1e-3
@@ -57,6 +59,23 @@ class ConstantBatch:
     def draw(self, step: Tensor) -> tuple[Tensor, Tensor]:
         """The batch."""
         return self._batch
+
+
+def workloads(tiny: bool) -> dict[str, Workload]:
+    paper = replace(PAPER, loss=replace(PAPER.loss, contrastive_start=0))
+    modern = replace(MODERN, loss=replace(MODERN.loss, contrastive_start=0))
+    small = replace(MODERN_SMALL, model=recipes.network("enlcn-small-x4"))
+    if tiny:
+        model = replace(recipes.TINY, channels=8, num_blocks=2, attention_after=(0, 2))
+        paper = replace(paper, model=model, data=DataConfig(crop=9, batch_size=2))
+        modern = replace(paper, data=DataConfig(crop=12, batch_size=2))
+        small = replace(modern, loss=LossConfig(contrastive_start=0, num_rows=16))
+    steps, warm_up, repeats = (2, 1, 1) if tiny else (15, 8, 3)
+    return {
+        "paper": Workload("paper size, batch 16 of 28x28", paper, steps, warm_up, repeats),
+        "modern": Workload("paper size, batch 32 of 48x48", modern, steps, warm_up, repeats),
+        "small": Workload("enlcn-small, batch 64 of 48x48", small, 4 * steps, warm_up, repeats),
+    }
 
 
 def noise_images(scale: int, count: int, side: int) -> PackedImages:

@@ -36,12 +36,16 @@ def refuse_absent(path: Path, what: str = "file") -> None:
         raise UserError(f"{path}: no such {what}")
 
 
-def refuse_to_overwrite(path: Path, overwrite: bool) -> None:
-    """An error if `path` exists and may not be replaced; call it before the work, not after."""
+def refuse_to_overwrite(path: Path, overwrite: bool, *, can_skip: bool = False) -> None:
+    """An error if `path` exists and may not be replaced; call it before the work, not after.
+
+    `can_skip`: the program has an option to leave it as it is.
+    """
     if path.is_dir():
         raise UserError(f"{path}: is a folder; give a file name")
     if path.exists() and not overwrite:
-        raise UserError(f"{path}: exists already; pass --overwrite to replace it")
+        skip = ", or --skip-existing to leave it" if can_skip else ""
+        raise UserError(f"{path}: exists already; pass --overwrite to replace it{skip}")
 
 
 def check_writable(path: Path, *, overwrite: bool = False) -> None:

@@ -53,6 +53,7 @@ def upscale(
     format: picture_options.Format = None,
     quality: picture_options.Quality = None,
     lossless: picture_options.Lossless = False,
+    background: picture_options.Background = None,
     suffix: Annotated[str, typer.Option(help="Put before the extension.")] = "",
     max_pixels: picture_options.MaxPixels = None,
     overwrite: Annotated[
@@ -87,6 +88,7 @@ def upscale(
         return
     from enlcn.cluster.options import ClusterOptions
     from enlcn.cluster.run import run_cluster
+    from enlcn.upscaling.background import parse_colour
     from enlcn.upscaling.engine import EngineOptions
     from enlcn.upscaling.picture import Target
 
@@ -97,6 +99,7 @@ def upscale(
         quality=quality,
         lossless=lossless,
         max_pixels=max_pixels,
+        background=None if background is None else parse_colour(background),
         overwrite=overwrite,
         address=address,
         workers=workers,

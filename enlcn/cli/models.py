@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from enlcn.zoo.manifest import Scores, ShippedModel
 
 _JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+_VerifyOption = Annotated[bool, typer.Option("--verify", help="Read what is here and compare its SHA-256.")]
 
 
 class _NamesToo(TyperGroup):
@@ -37,17 +38,14 @@ app = typer.Typer(
 def models(
     context: typer.Context,
     json_output: _JsonOption = False,
-    verify: Annotated[
-        bool, typer.Option("--verify", help="Read every file that is here and compare its SHA-256.")
-    ] = False,
+    verify: _VerifyOption = False,
 ) -> None:
     """List the shipped models: scale, size, scores (PSNR on Y, dB), time on a CPU, and where they lie."""
     if context.invoked_subcommand is not None:
-        if verify:
-            raise UserError("--verify checks all models; leave out what follows it")
-        if json_output and context.invoked_subcommand != "show":
-            raise UserError(f"--json means nothing to `{context.invoked_subcommand}`; leave it out")
-        context.obj = json_output
+        for option, is_given in {"--verify": verify, "--json": json_output}.items():
+            if is_given and context.invoked_subcommand != "show":
+                raise UserError(f"{option} means nothing to `{context.invoked_subcommand}`; leave it out")
+        context.obj = json_output, verify
         return
     from enlcn.zoo import known
 
@@ -68,13 +66,18 @@ def show(
     context: typer.Context,
     name: Annotated[str, typer.Argument(help="A shipped model.")],
     json_output: _JsonOption = False,
+    verify: _VerifyOption = False,
 ) -> None:
     """Show what is known of one model: size, training, scores with their command, digests."""
     row = _named(name)
-    if json_output or context.obj:  # `models --json NAME` is as good as `models NAME --json`
-        typer.echo(json.dumps(_facts(row), indent=2, ensure_ascii=False))
-        return
-    console.show_card(row.name, _card(row))
+    before = context.obj  # `models --json NAME` is as good as `models NAME --json`
+    checks = _verify([row])[row.name] if verify or before[1] else {}
+    if json_output or before[0]:
+        typer.echo(json.dumps(_facts(row) | checks, indent=2, ensure_ascii=False))
+    else:
+        console.show_card(row.name, [*_card(row), *([("verified", checks["verified"])] if checks else [])])
+    if not checks.get("intact", True):
+        raise typer.Exit(1)
 
 
 @app.command("pull")

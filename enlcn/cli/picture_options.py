@@ -16,5 +16,12 @@ Format = Annotated[
 ]
 Quality = Annotated[int | None, typer.Option("--quality", help="1 to 100, for lossy formats. Default: 95, of AVIF 90.")]
 Lossless = Annotated[bool, typer.Option("--lossless", help="Lossless WebP or AVIF.")]
+Background = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COLOUR",
+        help="Put transparent pictures on white, black, grey or #rrggbb, as JPEG needs it. Default: alpha stays.",
+    ),
+]
 MaxPixels = Annotated[int | None, typer.Option(help="Refuse inputs with more pixels.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")]

@@ -45,13 +45,7 @@ def upscale(
     format: picture_options.Format = None,
     quality: picture_options.Quality = None,
     lossless: picture_options.Lossless = False,
-    background: Annotated[
-        str | None,
-        typer.Option(
-            metavar="COLOUR",
-            help="Put transparent pictures on white, black, grey or #rrggbb: for JPEG. Default: alpha stays.",
-        ),
-    ] = None,
+    background: picture_options.Background = None,
     suffix: Annotated[
         str | None, typer.Option(help="Put before the extension. Default: _x4 beside the input, nothing elsewhere.")
     ] = None,
@@ -131,8 +125,8 @@ def upscale(
 
         resolve_device(device)
         problems = video_options.say_video_plan(videos, target, video, skip_existing)
-        problems += _say_plan(planned, target, model, skip_existing=skip_existing, overwrite=overwrite)
-        if problems or unreadable:
+        problems += _say_plan(planned, target, model, colour, skip_existing=skip_existing, overwrite=overwrite)
+        if problems or _tell_unreadable(unreadable):
             raise typer.Exit(1)
         return
 
@@ -177,7 +171,7 @@ def upscale(
     if total > 1:
         counts = {status: sum(o.status == status for o in outcomes) for status in ("done", "skipped", "failed")}
         console.say(", ".join(f"{count} {status}" for status, count in counts.items() if count), to=console.err)
-    if failed or unreadable:
+    if _tell_unreadable(unreadable) or failed:
         raise typer.Exit(1)
 
 
@@ -187,9 +181,18 @@ def _refuse_absent(inputs: list[str]) -> None:
         refuse_absent(Path(inputs[0]))
 
 
-def _say_plan(planned: list[Any], target: Any, model: str | None, *, skip_existing: bool, overwrite: bool) -> int:
+def _tell_unreadable(folders: list[str]) -> bool:
+    """One line for all folders that had to be left out, which errors alone show, too; whether there are any."""
+    if folders:
+        console.err.print(f"[bold red]not read:[/] {console.escape(', '.join(folders))}")
+    return bool(folders)
+
+
+def _say_plan(
+    planned: list[Any], target: Any, model: str | None, background: Any, *, skip_existing: bool, overwrite: bool
+) -> int:
     """What would be done; returns how many of them cannot. An error where the model is not there at all."""
-    from enlcn.upscaling.large import header_size
+    from enlcn.upscaling.large import alpha_problem, header_size
 
     problems = 0
     for job in planned:
@@ -199,6 +202,8 @@ def _say_plan(planned: list[Any], target: Any, model: str | None, *, skip_existi
             out_height, out_width = target.size(size[1], size[0])
             sizes = f" ({size[0]}x{size[1]} -> {out_width}x{out_height})"
             problem = _scale_problem(target.factor(size[1], size[0]), model)
+            if background is None and not problem:
+                problem = alpha_problem(job)
         elif job.source is not None:
             problem = "not a picture" if job.source.exists() else "no such file"
         note = ""

@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass, field
 
 from enlcn.errors import UserError
+from enlcn.upscaling.background import Colour
 from enlcn.upscaling.engine import EngineOptions
 from enlcn.upscaling.picture import Target
 
@@ -18,6 +19,7 @@ class ClusterOptions:
         engine: precision, memory and the like; its device is "auto" for the GPU a worker was given, or else the CPU.
         quality, lossless: of lossy formats.
         max_pixels: refuse larger inputs.
+        background: what transparent pictures are put on; None keeps their alpha.
         overwrite: replace results, and do again what a manifest says is done.
         address: of a Ray cluster, such as ray://head:10001 or auto; None for one on this machine.
         workers: how many processes hold the network; None takes as many as the cluster has room for.
@@ -35,6 +37,7 @@ class ClusterOptions:
     quality: int | None = None
     lossless: bool = False
     max_pixels: int | None = None
+    background: Colour | None = None
     overwrite: bool = False
     address: str | None = None
     workers: int | None = None

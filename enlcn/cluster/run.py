@@ -125,6 +125,7 @@ def _rows(
             options.quality,
             options.lossless,
             max_pixels=options.max_pixels,
+            background=options.background,
         )
         threads = max(1, int(options.cpus_per_worker))
         worker = WorkerOptions(out, batch, weights, weights_name, options.retries, threads)
@@ -178,7 +179,8 @@ def _weights(model: str | None) -> tuple[bytes | None, str]:
 def _settings(options: ClusterOptions, weights: bytes | None) -> dict[str, Any]:
     """What results depend on: a run goes on with another only where all this is the same."""
     target = options.target
-    return {
+    background = {} if options.background is None else {"background": list(options.background)}
+    return background | {
         "model": options.model if weights is None else hashlib.sha256(weights).hexdigest(),
         "size": [target.scale, target.width, target.height],
         "precision": options.engine.precision,

@@ -96,9 +96,10 @@ class Worker:
         image = load_image(data, max_pixels=options.max_pixels or MAX_PIXELS, name=source)
         out_height, out_width = options.target.size(image.height, image.width)
         how: dict[str, Any] = {"quality": options.quality, "lossless": options.lossless, "name": target}
-        check_can_write(format, out_width, out_height, transparent=has_transparency(image), **how)
+        transparent = options.background is None and has_transparency(image)
+        check_can_write(format, out_width, out_height, transparent=transparent, **how)
         engine = self._batch.engine_for(image.height, image.width)
-        result, _ = upscale_image(engine, image, options.target)
+        result, _ = upscale_image(engine, image, options.target, background=options.background)
         encoded = encode_image(result, format, **how)
         write_bytes(target, encoded, self.options.retries)
         return Row(

@@ -130,7 +130,7 @@ def check_can_write(
     if transparent and not form.has_alpha:
         raise ImageError(
             f"{name}: {form.name} cannot hold transparency; write PNG, WebP, AVIF or TIFF instead, "
-            "or put it on a colour (`enlcn upscale --background white`)"
+            "or give it a background"
         )
     check_format_fits(format, width, height, name)
 

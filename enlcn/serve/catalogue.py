@@ -145,6 +145,8 @@ def _model(source: str) -> Model:
         return Model(source, source, family)
     if source in zoo.here():
         return Model(source, source, (zoo.native_scale(source),))
+    if source in zoo.known():
+        zoo.locate(source)  # not here, which it says, and where to get it
     names = ", ".join(_families_here())
     meant = did_you_mean(source, zoo.known(), most=1)
     raise UserError(f"{source}: no such file or model here; {meant}there are {names}; see `enlcn models`")

@@ -28,6 +28,7 @@ from enlcn.serve.storage import BlobGoneError
 from enlcn.serve.studio import Studio
 from enlcn.serve.uploads import Header, check_length, probe, receive
 from enlcn.serve.upscale_work import UpscaleOptions, UpscaleWork
+from enlcn.upscaling.background import parse_colour
 from enlcn.upscaling.picture import Target
 
 router = APIRouter(prefix="/v1")
@@ -95,6 +96,7 @@ async def post_upscale(request: Request, asked: UpscaleParameters) -> Response:
                 _format(asked, header),
                 asked.quality,
                 asked.lossless,
+                None if asked.background is None else parse_colour(asked.background),
                 asked.compare,
             )
             _check(options, header, (height, width))

@@ -166,6 +166,11 @@ class UpscaleQuery(BaseModel):
     format: FormatName = Field("auto", description="auto is TIFF for TIFF, else PNG.")
     quality: int | None = Field(None, ge=1, le=100, description="Of lossy formats.")
     lossless: bool = Field(False, description="Lossless WebP or AVIF.")
+    background: str | None = Field(
+        None,
+        pattern=r"^(white|black|grey|gray|#?([0-9a-fA-F]{3}|[0-9a-fA-F]{6}))$",
+        description="A colour for transparent pictures, as JPEG needs it: a name or rrggbb.",
+    )
     respond: Literal["auto", "image", "job"] = Field("auto", description="The image itself, or a job to follow.")
     compare: bool = Field(False, description="Jobs also make a bicubic 'before'.")
 

@@ -17,6 +17,7 @@ from enlcn.serve.metrics import Metrics
 from enlcn.serve.problems import Problem
 from enlcn.serve.storage import Blob, Storage, StorageFullError
 from enlcn.serve.toolbox import Toolbox, release_memory
+from enlcn.upscaling.background import Colour, on_colour
 from enlcn.upscaling.picture import Target, upscale_image
 from enlcn.upscaling.planes import MemoryPlane
 from enlcn.upscaling.resizing import resize_plane
@@ -37,6 +38,7 @@ class UpscaleOptions:
         self_ensemble: average over eight orientations.
         format: of the result.
         quality, lossless: how lossy formats are written.
+        background: what a transparent picture is put on; None keeps its alpha.
         compare: also make what a before/after view shows.
     """
 
@@ -47,6 +49,7 @@ class UpscaleOptions:
     format: str
     quality: int | None
     lossless: bool
+    background: Colour | None
     compare: bool
 
 
@@ -82,7 +85,7 @@ class UpscaleWork:
         watch.report(0.0, "decoding")
         image = decode(self.upload.read(), self.max_pixels)
         size = options.target.size(image.height, image.width)
-        transparent = has_transparency(image)
+        transparent = options.background is None and has_transparency(image)
         how = {"quality": options.quality, "lossless": options.lossless, "name": NAME}
         check_can_write(options.format, size[1], size[0], transparent=transparent, **how)  # type: ignore[arg-type]
         watch.report(_DECODED, "loading the model")
@@ -93,7 +96,7 @@ class UpscaleWork:
             return _DECODED + (_COMPUTED - _DECODED) * fraction
 
         with following(engine, image.height, image.width, watch, share) as progress:
-            result, report = upscale_image(engine, image, options.target, progress)
+            result, report = upscale_image(engine, image, options.target, progress, options.background)
         self.metrics.count("enlcn_pixels_total", size[0] * size[1])
         watch.report(_COMPUTED, "encoding")
         files = {"result": encode_image(result, options.format, **how)}  # type: ignore[arg-type]
@@ -103,6 +106,7 @@ class UpscaleWork:
             if options.format not in _SHOWN_BY_BROWSERS:
                 files["preview"] = encode_image(result, "png", name=NAME)
             del result
+            image = image if options.background is None else on_colour(image, options.background)
             files["before"] = encode_image(bicubic(image, size), "png", name=NAME)
         facts = {key: value for key, value in asdict(report).items() if key in ("mode", "precision", "tile", "notes")}
         return self._kept(files, media, facts | {"checkpoint": checkpoint.rpartition("/")[2]})

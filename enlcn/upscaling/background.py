@@ -4,18 +4,19 @@ Axes: H rows, W columns, C = 1 or 3 channels.
 """
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 
-from enlcn.data.image import Image
+from enlcn.data.image import Image, matching_profile
 from enlcn.errors import UserError
-from enlcn.upscaling.planes import MemoryPlane, Plane
+from enlcn.upscaling.planes import MemoryPlane, Plane, strips
 
 Colour = tuple[float, float, float]  # red, green, blue in [0, 1]
 NAMED: dict[str, Colour] = {"white": (1, 1, 1), "black": (0, 0, 0), "grey": (0.5, 0.5, 0.5)}
-_LUMA = (0.299, 0.587, 0.114)
-_PIXELS_AT_A_TIME = 1 << 20
+_SPELLINGS = {"gray": "grey"}
+NewPlane = Callable[[int, int, int, np.dtype], Plane]
 
 
 def parse_colour(text: str) -> Colour:
@@ -24,35 +25,45 @@ def parse_colour(text: str) -> Colour:
     >>> parse_colour("#ff0000")
     (1.0, 0.0, 0.0)
     """
-    if text.lower() in NAMED:
-        return NAMED[text.lower()]
+    name = _SPELLINGS.get(text.lower(), text.lower())
+    if name in NAMED:
+        return NAMED[name]
     digits = text.removeprefix("#")
     if re.fullmatch(r"[0-9a-fA-F]{3}", digits):
         digits = "".join(2 * digit for digit in digits)
     if not re.fullmatch(r"[0-9a-fA-F]{6}", digits):
-        raise UserError(f"'{text}' is no colour; give {', '.join(NAMED)}, or #rrggbb")
+        raise UserError(f"'{text}' is no colour known here; give {', '.join(NAMED)}, or #rrggbb")
     red, green, blue = (int(digits[place : place + 2], 16) / 255 for place in (0, 2, 4))
     return red, green, blue
 
 
 def on_colour(image: Image, colour: Colour) -> Image:
-    """The image over a colour, without alpha; one without alpha as it is."""
+    """The image over a colour of its own colour space, without alpha; one without alpha as it is."""
     if image.alpha is None:
         return image
-    flat = MemoryPlane(np.empty_like(image.pixels))
-    blend(MemoryPlane(image.pixels), MemoryPlane(image.alpha[..., None]), colour, flat)
-    return replace(image, pixels=flat.array, alpha=None)
+
+    def in_memory(height: int, width: int, channels: int, dtype: np.dtype) -> MemoryPlane:
+        return MemoryPlane(np.empty((height, width, channels), dtype))
+
+    planes = MemoryPlane(image.pixels), MemoryPlane(image.alpha[..., None])
+    flat = flattened(*planes, colour, image.pixels.dtype, in_memory)
+    assert isinstance(flat, MemoryPlane)
+    return replace(image, pixels=flat.array, alpha=None, icc=matching_profile(image.icc, flat.array))
 
 
-def blend(pixels: Plane, alpha: Plane, colour: Colour, result: Plane) -> None:
-    """Write pixels (H, W, C) over a colour into `result`, as alpha (H, W, 1) says; grey is put on the colour's grey."""
-    grey = sum(share * part for share, part in zip(_LUMA, colour, strict=True))
-    behind = np.array(colour if pixels.channels == 3 else (grey,), np.float32)
-    rows = max(1, _PIXELS_AT_A_TIME // pixels.width)
-    for top in range(0, pixels.height, rows):
-        where = (top, min(top + rows, pixels.height), 0, pixels.width)
-        part = pixels.read(*where)
-        largest = np.float32(np.iinfo(part.dtype).max)
-        share = alpha.read(*where).astype(np.float32) / largest
-        blended = part * share + behind * largest * (1 - share)
-        result.write(top, 0, (blended + 0.5).astype(part.dtype))
+def flattened(pixels: Plane, alpha: Plane, colour: Colour, dtype: np.dtype, new_plane: NewPlane) -> Plane:
+    """pixels (H, W, C) over a colour, as alpha (H, W, 1) says; grey ones become RGB where the colour is not grey."""
+    is_coloured = len(set(colour)) > 1
+    result = new_plane(pixels.height, pixels.width, 3 if is_coloured else pixels.channels, dtype)
+    behind = colour_values(colour, result.channels, dtype)
+    for top, bottom in strips(pixels):
+        where = (top, bottom, 0, pixels.width)
+        share = alpha.read(*where).astype(np.float32) / np.float32(np.iinfo(dtype).max)
+        blended = pixels.read(*where) * share + behind * (1 - share)
+        result.write(top, 0, (blended + 0.5).astype(dtype))
+    return result
+
+
+def colour_values(colour: Colour, channels: int, dtype: np.dtype) -> np.ndarray:
+    """A colour as it is stored, (C,) float32; for one channel it must be grey."""
+    return np.array(colour[:channels], np.float32) * np.float32(np.iinfo(dtype).max)

@@ -15,7 +15,7 @@ from enlcn.data.image_io import MAX_PIXELS, check_can_write, encode_image, has_t
 from enlcn.errors import UserError
 from enlcn.files import atomic_write, refuse_to_overwrite, remove_leftovers
 from enlcn.upscaling import memory
-from enlcn.upscaling.background import Colour, on_colour
+from enlcn.upscaling.background import Colour
 from enlcn.upscaling.devices import resolve_device, torch_threads
 from enlcn.upscaling.engine import Engine, EngineOptions
 from enlcn.upscaling.jobs import Job
@@ -67,6 +67,7 @@ class Outcome:
         message: why it failed.
         seconds: from reading to the finished file.
         lr_size, sr_size: (width, height).
+        model: the checkpoint that made it.
         mode, precision, tile, disk, notes: as in `RunReport`.
     """
 
@@ -77,6 +78,7 @@ class Outcome:
     seconds: float = 0.0
     lr_size: tuple[int, int] | None = None
     sr_size: tuple[int, int] | None = None
+    model: str | None = None
     mode: str | None = None
     precision: str | None = None
     tile: int | None = None
@@ -146,27 +148,25 @@ class Batch:
     def _upscale(self, job: Job, progress: Progress | None) -> dict[str, Any]:
         options = self.options
         if job.target is not None:
-            refuse_to_overwrite(job.target, options.overwrite)
+            refuse_to_overwrite(job.target, options.overwrite, can_skip=True)
         if job.source is not None and job.target is not None and is_large(job.source, options):
             return upscale_large(self, job, progress)
         start = time.perf_counter()
         data = sys.stdin.buffer.read() if job.source is None else job.source
         image = load_image(data, max_pixels=options.max_pixels or MAX_PIXELS, name=str(job.source or "standard input"))
-        if options.background is not None:
-            image = on_colour(image, options.background)
         out_height, out_width = options.target.size(image.height, image.width)
         check_can_write(
             job.format,
             out_width,
             out_height,
-            transparent=has_transparency(image),
+            transparent=options.background is None and has_transparency(image),
             quality=options.quality,
             lossless=options.lossless,
             name=str(job.target or "standard output"),
         )
         log.debug("%s: %dx%d read in %.2f s", job.names[0], image.width, image.height, time.perf_counter() - start)
         engine = self.engine_for(image.height, image.width)
-        result, report = upscale_image(engine, image, options.target, progress)
+        result, report = upscale_image(engine, image, options.target, progress, options.background)
         start = time.perf_counter()
         encoded = encode_image(
             result, job.format, quality=options.quality, lossless=options.lossless, name=str(job.target or "output")
@@ -181,16 +181,19 @@ class Batch:
         log.debug("%s: %s of %.1f MiB written in %.2f s", job.names[1], job.format, len(encoded) / 2**20, seconds)
         facts = asdict(report)
         facts.pop("seconds")
-        return facts | {"lr_size": (image.width, image.height), "sr_size": (result.width, result.height)}
+        sizes = {"lr_size": (image.width, image.height), "sr_size": (result.width, result.height)}
+        return facts | sizes | {"model": self.checkpoint_for(image.height, image.width)}
+
+    def checkpoint_for(self, height: int, width: int) -> str:
+        """The model whose trained scale reaches the size wanted of an input of height x width, by its full name."""
+        model = self.options.model
+        if model is not None and is_path(model):
+            return model
+        return resolve(model, trained_scale(self.options.target.factor(height, width), model))
 
     def engine_for(self, height: int, width: int) -> Engine:
-        """The engine whose trained scale reaches the size wanted of an input of height x width."""
-        options = self.options
-        model = options.model
-        if model is not None and is_path(model):
-            name = model
-        else:
-            name = resolve(model, trained_scale(options.target.factor(height, width), model))
+        """The engine of `checkpoint_for` that."""
+        name = self.checkpoint_for(height, width)
         with self._lock:
             if name not in self._engines:
                 self._engines[name] = open_engine(name, self._engine_options)

@@ -72,12 +72,14 @@ def plan_jobs(inputs: list[str], naming: Naming) -> list[Job]:
     return jobs
 
 
-def refuse_empty(inputs: list[str], naming: Naming) -> None:
-    """An error for names that are empty, as of a script's variable that is not set: they would mean this folder."""
+def refuse_bad_names(inputs: list[str], naming: Naming) -> None:
+    """An error for names that are empty, as of a script's variable that is not set, and for suffixes with folders."""
     if not all(inputs):
         raise UserError("an input's name is empty; give a file or a folder, or . for this one")
     if naming.output == "":
         raise UserError("--output is empty; give a file or a folder, or . for this one")
+    if naming.suffix and re.search(r"[/\\]", naming.suffix):
+        raise UserError(f"--suffix is '{naming.suffix}'; it is part of a file's name, without / and \\")
 
 
 def files_under(folder: Path, on_error: Callable[[OSError], None] | None = None) -> list[Path]:

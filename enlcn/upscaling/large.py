@@ -1,6 +1,6 @@
 """Pictures whose pixels do not fit in memory: from file to file through scratch planes."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,11 +9,10 @@ import torch
 
 from enlcn.data import vips_codec
 from enlcn.data.image_formats import FORMATS, sniff_format
-from enlcn.data.image_io import MAX_PIXELS, check_can_write
+from enlcn.data.image_io import MAX_PIXELS, check_can_write, has_transparency, load_image
 from enlcn.errors import UserError
 from enlcn.files import atomic_write
 from enlcn.upscaling import memory
-from enlcn.upscaling.background import blend
 from enlcn.upscaling.jobs import Job
 from enlcn.upscaling.picture import Source, is_opaque, upscale_source
 from enlcn.upscaling.planes import FilePlane, MemoryPlane, Plane, Scratch, require_disk
@@ -57,14 +56,10 @@ def upscale_large(batch: "Batch", job: Job, progress: Progress | None) -> dict[s
     require_disk(room.folder, _scratch_bytes(opened, engine))
     with atomic_write(job.target, overwrite=options.overwrite) as temporary, room as scratch:
         source = _read(opened, scratch)
-        if source.alpha is not None and options.background is not None:
-            flat = scratch.plane(opened.height, opened.width, opened.channels, opened.dtype)
-            blend(source.pixels, source.alpha, options.background, flat)
-            source = Source(flat, None, source.dtype)
-        if source.alpha is not None and not FORMATS[job.format].has_alpha:
+        if source.alpha is not None and options.background is None and not FORMATS[job.format].has_alpha:
             check_can_write(job.format, out_width, out_height, transparent=not is_opaque(source.alpha), **how)
             source = Source(source.pixels, None, source.dtype)
-        result, report = upscale_source(engine, source, options.target, scratch.plane, progress)
+        result, report = upscale_source(engine, source, options.target, scratch.plane, progress, options.background)
 
         def raw(plane: Plane) -> RawPixels:
             shape = (plane.height, plane.width, plane.channels)
@@ -74,10 +69,11 @@ def upscale_large(batch: "Batch", job: Job, progress: Progress | None) -> dict[s
             return RawPixels(shape, result.dtype, array=plane.array)
 
         alpha = None if result.alpha is None else raw(result.alpha)
+        like = opened.like if result.pixels.channels == opened.channels else replace(opened.like, icc=None)
         save_raw(
             raw(result.pixels),
             alpha,
-            opened.like,
+            like,
             temporary,
             job.format,
             quality=options.quality,
@@ -86,7 +82,8 @@ def upscale_large(batch: "Batch", job: Job, progress: Progress | None) -> dict[s
         facts = asdict(report)
         facts.pop("seconds")
         facts["disk"] += scratch.disk_used
-    return facts | {"lr_size": (opened.width, opened.height), "sr_size": (out_width, out_height)}
+    sizes = {"lr_size": (opened.width, opened.height), "sr_size": (out_width, out_height)}
+    return facts | sizes | {"model": batch.checkpoint_for(opened.height, opened.width)}
 
 
 def _read(opened: Any, scratch: Scratch) -> Source:
@@ -127,3 +124,15 @@ def header_size(path: Path) -> tuple[int, int] | None:
         return None
     finally:
         Pillow.MAX_IMAGE_PIXELS = limit
+
+
+def alpha_problem(job: Job) -> str:
+    """Why a transparent picture cannot be written in the format of its job; "" where it can, or is opaque."""
+    form = FORMATS.get(job.format)
+    if form is None or form.has_alpha or job.source is None:
+        return ""
+    try:
+        transparent = has_transparency(load_image(job.source))
+    except UserError:
+        return ""  # the size is known, so that only reading it whole would tell more
+    return f"transparent, which {form.name} cannot be: pass --background" if transparent else ""

@@ -1,13 +1,13 @@
 """One picture: grey and alpha around a network that knows RGB alone, and any output size.
 
 Grey is repeated to RGB and averaged back. Alpha is upscaled like a grey picture; colours are multiplied by it before
-and divided after, so that what hides under transparent pixels does not bleed into visible ones.
+and divided after, so that what hides under transparent pixels does not bleed into visible ones. On a background, there
+is no alpha any more, and one run of the network instead of two.
 
 Axes: H rows, W columns of the LR picture, C = 1 or 3 channels, s scale.
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,14 +17,14 @@ from torch import Tensor
 from enlcn.data.image import Image
 from enlcn.data.image_io import to_float, to_uint8, to_uint16
 from enlcn.errors import UserError
+from enlcn.upscaling.background import Colour, NewPlane, colour_values, flattened
 from enlcn.upscaling.engine import Engine, RunReport
-from enlcn.upscaling.planes import MemoryPlane, Plane
+from enlcn.upscaling.extremes import hold_extremes
+from enlcn.upscaling.planes import MemoryPlane, Plane, strips
 from enlcn.upscaling.resizing import resize_plane
 from enlcn.upscaling.streaming import Progress
 from enlcn.upscaling.tiling import Tile
 from enlcn.zoo import beyond_advice
-
-NewPlane = Callable[[int, int, int, np.dtype], Plane]
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,11 @@ class Target:
 
 
 def upscale_image(
-    engine: Engine, image: Image, target: Target | None = None, progress: Progress | None = None
+    engine: Engine,
+    image: Image,
+    target: Target | None = None,
+    progress: Progress | None = None,
+    background: Colour | None = None,
 ) -> tuple[Image, RunReport]:
     """Upscale an image held in memory.
 
@@ -76,6 +80,7 @@ def upscale_image(
         image: grey or RGB, 8 or 16 bit, with or without alpha.
         target: the size wanted; None takes the network's own scale.
         progress: called with (steps done, steps in all).
+        background: what transparent pixels are put on; None keeps alpha.
 
     Returns:
         The image with depth, profile and metadata kept, and what was done.
@@ -86,10 +91,13 @@ def upscale_image(
 
     alpha = None if image.alpha is None else MemoryPlane(image.alpha[..., None])
     source = Source(MemoryPlane(image.pixels), alpha, image.pixels.dtype)
-    result, report = upscale_source(engine, source, target or Target(scale=engine.scale), in_memory, progress)
+    target = target or Target(scale=engine.scale)
+    result, report = upscale_source(engine, source, target, in_memory, progress, background)
     assert isinstance(result.pixels, MemoryPlane)
     out_alpha = result.alpha.array[..., 0] if isinstance(result.alpha, MemoryPlane) else None
-    return replace(image, pixels=result.pixels.array, alpha=out_alpha), report
+    pixels = result.pixels.array
+    icc = image.icc if pixels.shape[2] == image.pixels.shape[2] else None  # grey put on a colour
+    return replace(image, pixels=pixels, alpha=out_alpha, icc=icc), report
 
 
 @dataclass(frozen=True)
@@ -102,9 +110,14 @@ class Source:
 
 
 def upscale_source(
-    engine: Engine, source: Source, target: Target, new_plane: NewPlane, progress: Progress | None = None
+    engine: Engine,
+    source: Source,
+    target: Target,
+    new_plane: NewPlane,
+    progress: Progress | None = None,
+    background: Colour | None = None,
 ) -> tuple[Source, RunReport]:
-    """Upscale planes into planes made by `new_plane(height, width, channels, dtype)`."""
+    """Upscale planes into planes made by `new_plane(height, width, channels, dtype)`, put on `background` if any."""
     height, width = source.pixels.height, source.pixels.width
     out_height, out_width = target.size(height, width)
     scale = engine.scale
@@ -116,6 +129,9 @@ def upscale_source(
     exact = (out_height, out_width) == (height * scale, width * scale)
     # A result that is shrunk afterwards keeps 16 bits until then.
     dtype = source.dtype if exact else np.dtype(np.uint16)
+    seen = source.alpha
+    if seen is not None and background is not None:
+        source = Source(flattened(source.pixels, seen, background, source.dtype, new_plane), None, source.dtype)
     runs = 2 if source.alpha is not None and not is_opaque(source.alpha) else 1
 
     alpha, report = None, None
@@ -124,6 +140,8 @@ def upscale_source(
         if runs == 2:
             reader, writer = _Reader(source.alpha, None), _Writer(alpha, None, scale, dtype)
             report = engine.upscale(height, width, reader, writer, _share(progress, 0, runs))
+            largest = np.array([np.iinfo(dtype).max], dtype)
+            hold_extremes(source.alpha, alpha, scale, clear=np.zeros_like(largest), opaque=largest)
         else:
             _fill(alpha, np.iinfo(dtype).max, dtype)
     blended = source.alpha if runs == 2 else None
@@ -131,6 +149,9 @@ def upscale_source(
     writer = _Writer(pixels, alpha if runs == 2 else None, scale, dtype)
     second = engine.upscale(height, width, _Reader(source.pixels, blended), writer, _share(progress, runs - 1, runs))
     report = second if report is None else _joined(report, second)
+    if seen is not None and background is not None:
+        behind = colour_values(background, pixels.channels, dtype)
+        hold_extremes(seen, pixels, scale, clear=behind.round().astype(dtype), opaque=None)
     if target.factor(height, width) < 1:
         report = replace(report, notes=(*report.notes, "smaller than the input; a scale above 1 enlarges"))
     if abs(out_height * width - out_width * height) > max(height, width):  # by more than rounding
@@ -188,19 +209,16 @@ def _to_tensor(array: np.ndarray) -> Tensor:
 
 def is_opaque(alpha: Plane) -> bool:
     """Whether every pixel of an alpha plane (H, W, 1) has its largest value."""
-    rows = max(1, (1 << 20) // alpha.width)
-    for top in range(0, alpha.height, rows):
-        part = alpha.read(top, min(top + rows, alpha.height), 0, alpha.width)
+    for top, bottom in strips(alpha):
+        part = alpha.read(top, bottom, 0, alpha.width)
         if part.min() < np.iinfo(part.dtype).max:
             return False
     return True
 
 
 def _fill(plane: Plane, value: int, dtype: np.dtype) -> None:
-    rows = max(1, (1 << 20) // plane.width)
-    for top in range(0, plane.height, rows):
-        height = min(rows, plane.height - top)
-        plane.write(top, 0, np.full((height, plane.width, plane.channels), value, dtype))
+    for top, bottom in strips(plane):
+        plane.write(top, 0, np.full((bottom - top, plane.width, plane.channels), value, dtype))
 
 
 def _shrunk(plane: Plane, height: int, width: int, dtype: np.dtype, new_plane: NewPlane) -> Plane:

@@ -5,7 +5,7 @@ Shapes are (H, W, C), row by row, channels last, so that a row of a tile is one 
 
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
@@ -14,6 +14,8 @@ from typing import Protocol
 import numpy as np
 
 from enlcn.errors import UserError
+
+_STRIP_PIXELS = 1 << 20
 
 
 class Plane(Protocol):
@@ -28,6 +30,13 @@ class Plane(Protocol):
 
     def write(self, top: int, left: int, tile: np.ndarray) -> None:
         """Put a tile (h, w, C) with its first pixel at row top, column left."""
+
+
+def strips(plane: Plane) -> Iterator[tuple[int, int]]:
+    """First row and end of strips from top to bottom, of about a megapixel each."""
+    rows = max(1, _STRIP_PIXELS // plane.width)
+    for top in range(0, plane.height, rows):
+        yield top, min(top + rows, plane.height)
 
 
 class MemoryPlane:

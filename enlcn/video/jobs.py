@@ -7,7 +7,7 @@ from pathlib import Path
 
 from enlcn.data.image_formats import SUFFIXES as PICTURE_SUFFIXES
 from enlcn.errors import UserError
-from enlcn.upscaling.jobs import STREAM, Naming, files_under, is_file_name, refuse_empty
+from enlcn.upscaling.jobs import STREAM, Naming, files_under, is_file_name, refuse_bad_names
 
 log = logging.getLogger(__name__)
 
@@ -35,9 +35,11 @@ def split_videos(
     A folder or glob with videos and no picture is no input for pictures; one with neither is, and its absence of
     pictures will be told there. Folders that cannot be read are told, and added to `unreadable`.
     """
-    refuse_empty(inputs, naming)
+    refuse_bad_names(inputs, naming)
 
     def leave_out(error: OSError) -> None:
+        if str(error.filename) in inputs:
+            raise UserError(f"{error.filename}: cannot be read ({error.strerror})")
         log.warning("%s: left out, it cannot be read (%s)", error.filename, error.strerror)
         if unreadable is not None:
             unreadable.append(str(error.filename))

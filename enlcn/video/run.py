@@ -96,7 +96,7 @@ def upscale_video(batch: Batch, job: VideoJob, options: VideoOptions, progress: 
 
 
 def _upscale(batch: Batch, job: VideoJob, options: VideoOptions, progress: Progress | None) -> Outcome:
-    refuse_to_overwrite(job.target, batch.options.overwrite)
+    refuse_to_overwrite(job.target, batch.options.overwrite, can_skip=True)
     facts = probe(job.source)
     target: Target = batch.options.target
     encoding, told = plan_encoding(
@@ -147,6 +147,7 @@ def _upscale(batch: Batch, job: VideoJob, options: VideoOptions, progress: Progr
         str(job.target),
         status="done",
         lr_size=(facts.width, facts.height),
+        model=batch.checkpoint_for(facts.height, facts.width),
         sr_size=(encoding.width, encoding.height),
         mode=f"{ended['frames']} frames, {encoding.encoder} {encoding.pixel_format}",
         precision=engine.precision,

@@ -97,6 +97,10 @@ def resolve(model: str | None, scale: int) -> str:
 
 def refuse_unknown(path: Path) -> None:
     """An error where nothing lies at `path`, which is what `locate` makes of a name that is not known."""
+    family = family_scales(str(path))
+    if family and not path.is_file() and not (path / "model.safetensors").is_file():
+        names = ", ".join(f"{path}-x{scale}" for scale in family)
+        raise UserError(f"{path}: a family of models, of which one is meant here: {names}")
     if path.is_file() or path.is_dir():
         return
     names = ", ".join(registry.here()) or "none in this version"

@@ -78,9 +78,10 @@ def obtain(model: ShippedModel, progress: Progress | None = None) -> Path:
     base = os.environ.get(registry.WEIGHTS_VARIABLE, "")
     if "://" in base:
         return pull_named(model, base, progress)
+    alike = f"; for what is called so here give ./{model.name}" if Path(model.name).exists() else ""
     raise UserError(
         f"{model.name}: not on this computer; it lies in weights/{model.name} of a checkout: "
-        f"`enlcn models pull {model.name} --from FOLDER_OR_URL` takes it from there"
+        f"`enlcn models pull {model.name} --from FOLDER_OR_URL` takes it from there{alike}"
     )
 
 

@@ -60,6 +60,7 @@ def test_file_to_file_and_report(tmp_path, model):
     assert done.stdout == b""
     (outcome,) = json.loads((tmp_path / "r.json").read_text())
     assert outcome["status"] == "done"
+    assert outcome["model"] == str(model)
     assert outcome["mode"] == "whole"
     again = upscale(tmp_path / "a.jpg", "-m", model)
     assert again.returncode == 2
@@ -290,10 +291,12 @@ def test_background(tmp_path, model):
     picture.save(tmp_path / "logo.png")
     refused = upscale(tmp_path / "logo.png", "-f", "jpeg", "-m", model)
     assert refused.returncode == 2
-    assert b"or put it on a colour (`enlcn upscale --background white`)" in refused.stderr
+    assert b"JPEG cannot hold transparency" in refused.stderr
+    assert b"or give it a background" in refused.stderr
+    assert upscale(tmp_path / "logo.png", "-f", "jpeg", "-m", model, "--dry-run").returncode == 1
     refused = upscale(tmp_path / "logo.png", "-f", "jpeg", "--background", "paper", "-m", model, "--dry-run")
     assert refused.returncode == 2
-    assert refused.stderr.strip() == b"error: 'paper' is no colour; give white, black, grey, or #rrggbb"
+    assert refused.stderr.strip() == b"error: 'paper' is no colour known here; give white, black, grey, or #rrggbb"
     done = upscale(tmp_path / "logo.png", "-f", "jpeg", "--background", "white", "-m", model)
     assert done.returncode == 0, done.stderr
-    assert Image.open(tmp_path / "logo_x4.jpg").size == (80, 48)
+    assert Image.open(tmp_path / "logo_x4.jpg").getcolors() == [(80 * 48, (255, 255, 255))]

@@ -214,6 +214,24 @@ def test_a_picture_over_which_workers_keep_dying_is_given_up(bucket):
     attempts.begin("other")
 
 
+def test_a_worker_puts_transparent_pictures_on_a_colour(tmp_path):
+    from enlcn.cluster.worker import Worker, WorkerOptions
+    from enlcn.upscaling.batch import BatchOptions
+    from enlcn.upscaling.engine import EngineOptions
+    from enlcn.upscaling.picture import Target
+
+    Image.new("RGBA", (9, 6), (10, 20, 30, 0)).save(tmp_path / "a.png")
+    statuses = []
+    for background in (None, (1.0, 1.0, 1.0)):
+        batch = BatchOptions(
+            Target(scale=2), "untrained:enlcn-tiny", EngineOptions(device="cpu"), background=background
+        )
+        worker = Worker(WorkerOptions(str(tmp_path), batch, None, "", 0, 1))
+        statuses.append(worker.upscale(str(tmp_path / "a.png"), str(tmp_path / "a.jpg"), "jpeg").status)
+    assert statuses == ["failed", "done"]
+    assert Image.open(tmp_path / "a.jpg").getcolors() == [(18 * 12, (255, 255, 255))]
+
+
 def test_a_worker_without_ray(tmp_path):
     """Its rows, for a good picture and a missing one."""
     import hashlib

@@ -53,6 +53,25 @@ def test_other_formats_scales_and_alpha(server):
     assert "transparency" in refused.json()["detail"]
 
 
+def test_transparent_pictures_on_a_colour(server, tmp_path):
+    rng = np.random.default_rng(1)
+    alpha = rng.integers(0, 256, (20, 30), np.uint8)
+    alpha[:, :15] = 0
+    data = encode_image(Image(rng.integers(0, 256, (20, 30, 3), np.uint8), alpha), "png")
+    asked = {"scale": 2, "background": "ff8000", "compare": True, "respond": "job"}
+    job = server.client.post("/v1/upscale", params=asked, content=data).json()
+    assert follow(server, job)[-1]["state"] == "done"
+    result, before = (server.client.get(f"/v1/jobs/{job['id']}/{name}").content for name in ("result", "before"))
+    assert result == upscaled_by_cli(tmp_path, data, "png", "-s", "2", "--background", "#ff8000")
+    for picture in map(load_image, (result, before)):
+        assert picture.alpha is None
+        assert (picture.pixels[:, :10] == (255, 128, 0)).all()
+    jpeg = server.client.post("/v1/upscale", params={"format": "jpeg", "background": "white"}, content=data)
+    assert jpeg.headers["content-type"] == "image/jpeg"
+    refused = server.client.post("/v1/upscale", params={"background": "paper"}, content=data)
+    assert refused.status_code == 422
+
+
 def follow(server, job):
     with server.client.stream("GET", f"/v1/jobs/{job['id']}/events") as stream:
         assert stream.headers["content-type"].startswith("text/event-stream")

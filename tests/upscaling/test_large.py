@@ -1,7 +1,5 @@
 """Pictures through scratch files: what comes out is what comes out of memory."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from PIL import Image as Pillow
@@ -13,7 +11,6 @@ from enlcn.data.image import Image
 from enlcn.data.image_io import encode_image, load_image
 from enlcn.errors import UserError
 from enlcn.models.backbone import SRNetwork
-from enlcn.upscaling.background import parse_colour
 from enlcn.upscaling.batch import Batch, BatchOptions
 from enlcn.upscaling.jobs import Job
 from enlcn.upscaling.large import header_size
@@ -124,51 +121,7 @@ def test_what_cannot_be_written_is_refused_before_the_work(
     assert list(tmp_path.iterdir()) == [source]
 
 
-@pytest.mark.parametrize("large", [False, True])
-@pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
-@pytest.mark.parametrize("channels", [1, 3])
-def test_transparent_pictures_are_put_on_a_colour(tmp_path, model, monkeypatch, large, dtype, channels):
-    """As if somebody had put them there before."""
-    monkeypatch.setattr("enlcn.upscaling.batch.is_large", lambda path, options: large)
-    seen = picture(channels, dtype, alpha=True)
-    colour, largest = parse_colour("#0080ff"), np.iinfo(dtype).max
-    share = seen.alpha[..., None] / largest
-    behind = np.array(colour if channels == 3 else [0.299 * colour[0] + 0.587 * colour[1] + 0.114 * colour[2]])
-    flat = (seen.pixels * share + largest * behind * (1 - share) + 0.5).astype(dtype)
-    results = []
-    for name, image, background in (("a", seen, colour), ("b", replace(seen, pixels=flat, alpha=None), None)):
-        source = tmp_path / f"{name}.png"
-        source.write_bytes(encode_image(image, "png"))
-        job = Job(source, tmp_path / f"{name}_x4.tif", "tiff")
-        outcome = Batch(BatchOptions(Target(scale=4), str(model), background=background)).run_one(job)
-        assert outcome.status == "done", outcome.message
-        results.append(load_image(job.target))
-    assert results[0].alpha is None
-    assert np.abs(results[0].pixels.astype(int) - results[1].pixels).max() <= (1 if dtype == np.uint8 else 16)
-
-
-@pytest.mark.parametrize("large", [False, True])
-def test_jpeg_takes_transparent_pictures_on_a_colour(tmp_path, model, monkeypatch, large):
-    monkeypatch.setattr("enlcn.upscaling.batch.is_large", lambda path, options: large)
-    source = tmp_path / "in.png"
-    source.write_bytes(encode_image(picture(alpha=True), "png"))
-    options = BatchOptions(Target(scale=4), str(model), background=parse_colour("white"))
-    assert Batch(options).run_one(Job(source, tmp_path / "o.jpg", "jpeg")).status == "done"
-    assert load_image(tmp_path / "o.jpg").pixels.shape == (84, 136, 3)
-
-
-@pytest.mark.parametrize(("text", "colour"), [("White", (1, 1, 1)), ("#0f0", (0, 1, 0)), ("000033", (0, 0, 0.2))])
-def test_colours(text, colour):
-    assert parse_colour(text) == pytest.approx(colour)
-
-
-@pytest.mark.parametrize("text", ["", "reddish", "#12345", "#1234567", "#ggg"])
-def test_what_is_no_colour(text):
-    with pytest.raises(UserError, match=r"is no colour; give white, black, grey, or #rrggbb"):
-        parse_colour(text)
-
-
-@pytest.mark.parametrize("format", ["TIFF", "JPEG", "PNG", "WEBP"])
+@pytest.mark.parametrize("format", ["TIFF", "JPEG", "PNG", "WEBP", "AVIF"])
 @pytest.mark.parametrize(("orientation", "size"), [(1, (30, 20)), (3, (30, 20)), (6, (20, 30))])
 def test_sizes_by_the_header_are_as_seen(tmp_path, format, orientation, size):
     exif = Pillow.Exif()

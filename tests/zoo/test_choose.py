@@ -1,5 +1,7 @@
 """A family's own model at a scale where there is one, the next larger one, shrunk, where there is none."""
 
+import shutil
+
 import numpy as np
 import pytest
 from PIL import Image
@@ -80,6 +82,27 @@ def test_names_go_before_folders_that_are_called_alike(zoo, pixels, tmp_path, mo
         done = CliRunner().invoke(app, ["upscale", "a.png", "-m", "enlcn", "-o", "b.png", *more])
         assert done.exit_code == 0, done.output
     assert np.array_equal(np.asarray(Image.open("b.png")), enlcn.upscale(pixels, model="enlcn-x4"))
+
+
+def test_families_where_one_model_is_meant(zoo):
+    zoo.add("enlcn-light-x2")
+    zoo.add("enlcn-light-x4")
+    with pytest.raises(UserError, match=r"^enlcn-light: a family of models.*: enlcn-light-x2, enlcn-light-x4$"):
+        enlcn.load("enlcn-light")
+
+
+def test_a_known_model_that_is_not_here(zoo, tmp_path, monkeypatch):
+    zoo.add("enlcn-light-x4")
+    zoo.add_parts("enlcn-x4")
+    shutil.rmtree(zoo.weights / "enlcn-x4")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match=r"enlcn-x4: not on this computer; .* takes it from there$"):
+        Catalogue(("enlcn-x4",))
+    (tmp_path / "enlcn-x4").mkdir()
+    with pytest.raises(
+        UserError, match=r"enlcn-x4: not on this computer; .*; for what is called so here give \./enlcn-x4$"
+    ):
+        enlcn.load("enlcn-x4")
 
 
 def test_models_that_are_not_here_are_not_preferred(zoo):

@@ -89,8 +89,16 @@ def test_verify_finds_damage_and_says_where(three):
     assert "part-01" in output
     rows = {row["name"]: row["intact"] for row in json.loads(models("--verify", "--json")[1])}
     assert rows == {"enlcn-light-x2": True, "enlcn-light-x3": True, "enlcn-x4": False}
-    with pytest.raises(UserError, match="leave out what follows"):
-        models("--verify", "enlcn-x4")
+    for arguments in (("--verify", "enlcn-x4"), ("enlcn-x4", "--verify")):
+        code, output = models(*arguments)
+        assert code == 1
+        assert "DAMAGED" in output
+    code, output = models("enlcn-light-x2", "--verify")
+    assert code == 0
+    assert "intact (1 file)" in output
+    assert json.loads(models("enlcn-light-x2", "--verify", "--json")[1])["intact"] is True
+    with pytest.raises(UserError, match="--verify means nothing to `pull`"):
+        models("--verify", "pull", "enlcn-x4")
 
 
 def test_pull_by_name_and_by_address(three, server):
