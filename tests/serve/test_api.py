@@ -63,9 +63,9 @@ def test_transparent_pictures_on_a_colour(server, tmp_path):
     assert follow(server, job)[-1]["state"] == "done"
     result, before = (server.client.get(f"/v1/jobs/{job['id']}/{name}").content for name in ("result", "before"))
     assert result == upscaled_by_cli(tmp_path, data, "png", "-s", "2", "--background", "#ff8000")
-    for picture in map(load_image, (result, before)):
-        assert picture.alpha is None
-        assert (picture.pixels[:, :10] == (255, 128, 0)).all()
+    for shown in map(load_image, (result, before)):
+        assert shown.alpha is None
+        assert (shown.pixels[:, :10] == (255, 128, 0)).all()
     jpeg = server.client.post("/v1/upscale", params={"format": "jpeg", "background": "white"}, content=data)
     assert jpeg.headers["content-type"] == "image/jpeg"
     refused = server.client.post("/v1/upscale", params={"background": "paper"}, content=data)
