@@ -122,6 +122,23 @@ def read(path: str | os.PathLike[str]) -> Checkpoint:
         raise UserError(f"{path}: {error}") from None
 
 
+def read_config_of(path: str | os.PathLike[str]) -> ModelConfig:
+    """What network a file or a run's folder holds; of our own files, the weights are not read for it."""
+    path = Path(path)
+    file = _model_of_run(path) if path.is_dir() else path
+    if file.suffix == ".safetensors" and file.is_file():
+        try:
+            with safe_open(file, framework="pt") as opened:
+                metadata = opened.metadata() or {}
+            if is_ours(metadata):
+                return read_config(metadata)
+        except SafetensorError:
+            pass  # which reading it whole will explain
+        except UserError as error:
+            raise UserError(f"{path}: {error}") from None
+    return read(path).config
+
+
 def _ours(metadata: dict[str, str], state: State) -> Checkpoint:
     config = read_config(metadata)
     _check(state, {key: value.shape for key, value in _shapes(config).items()})

@@ -7,10 +7,11 @@ from safetensors.torch import load_file, save_file
 
 import enlcn
 from enlcn import recipes
-from enlcn.checkpoint import load, read, save
+from enlcn.checkpoint import load, read, read_config_of, save
 from enlcn.config import to_dict
 from enlcn.errors import UserError
 from enlcn.models.backbone import SRNetwork
+from tests.authors_weights import authors_state
 
 
 @pytest.fixture
@@ -25,6 +26,19 @@ def test_round_trip(tmp_path, network):
     assert loaded.config == network.config
     assert not loaded.training
     assert torch.equal(loaded(lr), network(lr))
+
+
+def test_the_config_alone(tmp_path, network, monkeypatch):
+    path = tmp_path / "run" / "model.safetensors"
+    save(network, path)
+    torch.save(authors_state(), tmp_path / "authors.pt")
+    assert read_config_of(tmp_path / "authors.pt") == read(tmp_path / "authors.pt").config
+    path.with_name("cut.safetensors").write_bytes(path.read_bytes()[:100])
+    for name, message in {"cut": "not a readable safetensors file", "gone": "no such file"}.items():
+        with pytest.raises(UserError, match=rf"{name}\.safetensors: {message}"):
+            read_config_of(path.with_name(f"{name}.safetensors"))
+    monkeypatch.setattr("enlcn.checkpoint._read_safetensors", lambda path: pytest.fail("the weights were read"))
+    assert read_config_of(path) == read_config_of(path.parent) == network.config
 
 
 @pytest.mark.parametrize("name", recipes.NETWORKS)

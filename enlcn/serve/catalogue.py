@@ -89,12 +89,12 @@ class Catalogue:
 @lru_cache(maxsize=64)
 def describe(checkpoint: str) -> dict[str, Any]:
     """What a checkpoint is: its size, and its attention with the paper's k and m and whether L_cl trained it."""
-    from enlcn.checkpoint import read
+    from enlcn.checkpoint import read_config_of
     from enlcn.cost import num_parameters
 
     trained = not checkpoint.startswith(_UNTRAINED)
     config: ModelConfig = (
-        read(zoo.locate(checkpoint)).config if trained else recipes.network(checkpoint.removeprefix(_UNTRAINED))
+        read_config_of(zoo.locate(checkpoint)) if trained else recipes.network(checkpoint.removeprefix(_UNTRAINED))
     )
     attention = config.attention
     return {
