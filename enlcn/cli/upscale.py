@@ -126,7 +126,7 @@ def upscale(
         resolve_device(device)
         problems = video_options.say_video_plan(videos, target, video, skip_existing)
         problems += _say_plan(planned, target, model, colour, skip_existing=skip_existing, overwrite=overwrite)
-        if problems or _tell_unreadable(unreadable):
+        if _tell_unreadable(unreadable) or problems:
             raise typer.Exit(1)
         return
 

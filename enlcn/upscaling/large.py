@@ -21,6 +21,7 @@ from enlcn.upscaling.streaming import Progress, features_channels
 if TYPE_CHECKING:
     from enlcn.upscaling.batch import Batch, BatchOptions
 
+_SNIFFED = 64  # bytes that tell a format
 _ORIENTATION, _TIFF_WIDTH, _TIFF_HEIGHT = 0x0112, 0x0100, 0x0101
 
 
@@ -98,7 +99,7 @@ def _read(opened: Any, scratch: Scratch) -> Source:
 
 def _can_be_streamed(path: Path) -> bool:
     with path.open("rb") as file:
-        return vips_codec.is_available(sniff_format(file.read(64), str(path)))
+        return vips_codec.is_available(sniff_format(file.read(_SNIFFED), str(path)))
 
 
 def _scratch_bytes(opened: Any, engine: Any) -> int:
@@ -132,7 +133,9 @@ def alpha_problem(job: Job) -> str:
     if form is None or form.has_alpha or job.source is None:
         return ""
     try:
-        transparent = has_transparency(load_image(job.source))
+        with job.source.open("rb") as file:
+            may_be = FORMATS[sniff_format(file.read(_SNIFFED), str(job.source))].has_alpha
+        transparent = may_be and has_transparency(load_image(job.source))
     except UserError:
         return ""  # the size is known, so that only reading it whole would tell more
     return f"transparent, which {form.name} cannot be: pass --background" if transparent else ""
