@@ -120,7 +120,8 @@ def _usage(error: Any) -> str:
     """What is wrong with a command line, in one line, and where to look."""
     message = " ".join(error.format_message().split()).rstrip(".")
     path = error.ctx.command_path if getattr(error, "ctx", None) is not None else "enlcn"
-    return f"{message[:1].lower()}{message[1:]}; see `{path} --help`"
+    see = " See" if message.endswith("?") else "; see"
+    return f"{message[:1].lower()}{message[1:]}{see} `{path} --help`"
 
 
 def escape(text: str) -> str:
