@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -126,17 +127,17 @@ def read_config_of(path: str | os.PathLike[str]) -> ModelConfig:
     """What network a file or a run's folder holds; of our own files, the weights are not read for it."""
     path = Path(path)
     file = _model_of_run(path) if path.is_dir() else path
+    metadata: dict[str, str] = {}
     if file.suffix == ".safetensors" and file.is_file():
-        try:
-            with safe_open(file, framework="pt") as opened:
-                metadata = opened.metadata() or {}
-            if is_ours(metadata):
-                return read_config(metadata)
-        except SafetensorError:
-            pass  # which reading it whole will explain
-        except UserError as error:
-            raise UserError(f"{path}: {error}") from None
-    return read(path).config
+        # What cannot be read at all is explained by reading it whole.
+        with suppress(SafetensorError), safe_open(file, framework="pt") as opened:
+            metadata = opened.metadata() or {}
+    if not is_ours(metadata):
+        return read(path).config
+    try:
+        return read_config(metadata)
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from None
 
 
 def _ours(metadata: dict[str, str], state: State) -> Checkpoint:
