@@ -4,19 +4,17 @@ Axes: H rows, W columns, C = 1 or 3 channels.
 """
 
 import re
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 
 from enlcn.data.image import Image, matching_profile
 from enlcn.errors import UserError
-from enlcn.upscaling.planes import MemoryPlane, Plane, strips
+from enlcn.upscaling.planes import MemoryPlane, NewPlane, Plane, in_memory, strips
 
 Colour = tuple[float, float, float]  # red, green, blue in [0, 1]
 NAMED: dict[str, Colour] = {"white": (1, 1, 1), "black": (0, 0, 0), "grey": (0.5, 0.5, 0.5)}
 _SPELLINGS = {"gray": "grey"}
-NewPlane = Callable[[int, int, int, np.dtype], Plane]
 
 
 def parse_colour(text: str) -> Colour:
@@ -41,10 +39,6 @@ def on_colour(image: Image, colour: Colour) -> Image:
     """The image over a colour of its own colour space, without alpha; one without alpha as it is."""
     if image.alpha is None:
         return image
-
-    def in_memory(height: int, width: int, channels: int, dtype: np.dtype) -> MemoryPlane:
-        return MemoryPlane(np.empty((height, width, channels), dtype))
-
     planes = MemoryPlane(image.pixels), MemoryPlane(image.alpha[..., None])
     flat = flattened(*planes, colour, image.pixels.dtype, in_memory)
     assert isinstance(flat, MemoryPlane)

@@ -17,10 +17,10 @@ from torch import Tensor
 from enlcn.data.image import Image
 from enlcn.data.image_io import to_float, to_uint8, to_uint16
 from enlcn.errors import UserError
-from enlcn.upscaling.background import Colour, NewPlane, colour_values, flattened
+from enlcn.upscaling.background import Colour, colour_values, flattened
 from enlcn.upscaling.engine import Engine, RunReport
 from enlcn.upscaling.extremes import hold_extremes
-from enlcn.upscaling.planes import MemoryPlane, Plane, strips
+from enlcn.upscaling.planes import MemoryPlane, NewPlane, Plane, in_memory, strips
 from enlcn.upscaling.resizing import resize_plane
 from enlcn.upscaling.streaming import Progress
 from enlcn.upscaling.tiling import Tile
@@ -85,10 +85,6 @@ def upscale_image(
     Returns:
         The image with depth, profile and metadata kept, and what was done.
     """
-
-    def in_memory(height: int, width: int, channels: int, dtype: np.dtype) -> MemoryPlane:
-        return MemoryPlane(np.empty((height, width, channels), dtype))
-
     alpha = None if image.alpha is None else MemoryPlane(image.alpha[..., None])
     source = Source(MemoryPlane(image.pixels), alpha, image.pixels.dtype)
     target = target or Target(scale=engine.scale)

@@ -16,6 +16,7 @@ import numpy as np
 from enlcn.errors import UserError
 
 _STRIP_PIXELS = 1 << 20
+NewPlane = Callable[[int, int, int, np.dtype], "Plane"]  # height, width, channels, type
 
 
 class Plane(Protocol):
@@ -53,6 +54,11 @@ class MemoryPlane:
     def write(self, top: int, left: int, tile: np.ndarray) -> None:
         """Put a tile (h, w, C) with its first pixel at row top, column left."""
         self.array[top : top + tile.shape[0], left : left + tile.shape[1]] = tile
+
+
+def in_memory(height: int, width: int, channels: int, dtype: np.dtype) -> MemoryPlane:
+    """A new plane (H, W, C) in memory, its content undefined."""
+    return MemoryPlane(np.empty((height, width, channels), dtype))
 
 
 class FilePlane:
@@ -112,7 +118,7 @@ class Scratch(AbstractContextManager["Scratch"]):
         nbytes = height * width * channels * dtype.itemsize
         if nbytes <= self._budget:
             self._budget -= nbytes
-            return MemoryPlane(np.empty((height, width, channels), dtype))
+            return in_memory(height, width, channels, dtype)
         require_disk(self.folder, nbytes)
         handle = self._open()
         if hasattr(os, "posix_fallocate"):  # what fills the disk meanwhile cannot take this room

@@ -38,7 +38,7 @@ def split_videos(
     refuse_bad_names(inputs, naming)
 
     def leave_out(error: OSError) -> None:
-        if str(error.filename) in inputs:
+        if Path(error.filename) in map(Path, inputs):
             raise UserError(f"{error.filename}: cannot be read ({error.strerror})")
         log.warning("%s: left out, it cannot be read (%s)", error.filename, error.strerror)
         if unreadable is not None:

@@ -19,6 +19,7 @@ from enlcn.checkpoint import save
 from enlcn.cli import app
 from enlcn.data.image import Image as Picture
 from enlcn.data.image_io import load_image, save_image
+from enlcn.errors import UserError
 from enlcn.models.backbone import SRNetwork
 from enlcn.upscaling.jobs import Naming, plan_jobs
 from enlcn.video.jobs import split_videos
@@ -276,6 +277,8 @@ def test_folders_that_cannot_be_read_are_told(photos, monkeypatch, caplog):
         return scandir(path)
 
     monkeypatch.setattr(os, "scandir", refusing)
+    with pytest.raises(UserError, match=r"sub: cannot be read \(Permission denied\)"):
+        split_videos([f"{photos / 'sub'}/"], Naming(None, None, None, "x4"))
     unreadable = []
     pictures, videos = split_videos([str(photos)], Naming(None, None, None, "x4"), unreadable)
     assert f"{photos / 'sub'}: left out, it cannot be read (Permission denied)" in caplog.text
