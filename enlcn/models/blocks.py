@@ -27,7 +27,8 @@ class ResidualBlock(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, C, H, W) -> (B, C, H, W)."""
-        return x + self.res_scale * self.conv2(self.conv1(x).relu())
+        residual: Tensor = self.conv2(self.conv1(x).relu())
+        return x + (residual if self.res_scale == 1 else self.res_scale * residual)
 
 
 class Upsampler(nn.Sequential):
@@ -38,6 +39,10 @@ class Upsampler(nn.Sequential):
 
     to_rgb: int  # which step gives RGB
     folds = True  # EDSR's last three steps are computed as one; step by step they give the same, more slowly
+
+    def autocast_steps(self) -> list[nn.Conv2d]:
+        """Convolutions that always run in autocast's precision: those before the ones computed as one."""
+        return [step for step in self if isinstance(step, nn.Conv2d)][:-2]
 
 
 class StepwiseUpsampler(Upsampler):

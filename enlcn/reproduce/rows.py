@@ -46,6 +46,7 @@ _LATER_SETTINGS = (
     ("optimizer", "kind"),
     ("optimizer", "momentum"),
     ("optimizer", "inner_factor"),
+    ("optimizer", "residual_factor"),
 )
 _DEFAULTS = TrainConfig()
 

@@ -118,6 +118,8 @@ class OptimizerConfig:
         beta1, beta2, eps: Adam's.
         momentum: Muon's.
         inner_factor: Muon's steps are so many times as long as Adam's at the same learning rate.
+        residual_factor: Adam's steps in residual branches are so many times as long as elsewhere: res_scale multiplies
+            what they do.
         clip_norm: longest gradient; None for no limit.
         ema_decay: of the weights' moving average, which is validated and exported; None for the weights themselves.
         max_bad_steps: stop after so many steps in a row whose loss or gradient is not finite; each is skipped.
@@ -129,6 +131,7 @@ class OptimizerConfig:
     eps: float = 1e-8
     momentum: float = 0.95
     inner_factor: float = 1.0
+    residual_factor: float = 1.0
     clip_norm: float | None = None
     ema_decay: float | None = None
     max_bad_steps: int = 20
@@ -138,7 +141,8 @@ class OptimizerConfig:
         for name in ("beta1", "beta2", "momentum"):
             _require(0 <= getattr(self, name) < 1, f"optimizer.{name} must lie in [0, 1)")
         _require(self.eps > 0, "optimizer.eps must be positive")
-        _require(self.inner_factor > 0, "optimizer.inner_factor must be positive")
+        for name in ("inner_factor", "residual_factor"):
+            _require(getattr(self, name) > 0, f"optimizer.{name} must be positive")
         _require(self.clip_norm is None or self.clip_norm > 0, "optimizer.clip_norm must be positive")
         _require(self.ema_decay is None or 0 < self.ema_decay < 1, "optimizer.ema_decay must lie in (0, 1)")
         _require(self.max_bad_steps >= 1, "optimizer.max_bad_steps must be at least 1")

@@ -20,6 +20,7 @@ from enlcn.train.config import EngineConfig, TrainConfig
 from enlcn.train.distributed import Ranks
 from enlcn.train.objective import Objective
 from enlcn.train.optimizers import Optimizers
+from enlcn.train.rounded import RoundedNetwork
 from enlcn.train.step_graph import Pace, StepGraph
 
 log = logging.getLogger(__name__)
@@ -68,7 +69,11 @@ class TrainStep:
         decay = config.optimizer.ema_decay
         self.average = WeightAverage(self.parameters, decay) if decay is not None else None
 
-        self.objective = Objective(network, config.loss, derive_seed(config.seed, _ROW_STREAM))
+        # Several processes average the gradients of the trained weights themselves.
+        in_16_bits = precision_of(config.engine, device) == "bf16"
+        self._rounded = RoundedNetwork(self.network) if in_16_bits and ranks.is_alone else None
+        computing = self._rounded.network if self._rounded is not None else self.network
+        self.objective = Objective(computing, config.loss, derive_seed(config.seed, _ROW_STREAM))
         self.draw: Callable[[Tensor], tuple[Tensor, Tensor]] = patches.draw
         self._is_compiled = is_on(config.engine.compile, device.type == "cuda")
         if self._is_compiled:
@@ -130,9 +135,13 @@ class TrainStep:
         self._graph[1]()
 
     def _body(self, with_contrast: bool) -> None:
+        if self._rounded is not None:
+            self._rounded.round()
         loss, contrastive = self._losses(with_contrast)
         self.optimizers.zero_grad()
         loss.backward()
+        if self._rounded is not None:
+            self._rounded.collect_gradients()
         gradients = [p.grad for p in self.parameters if p.grad is not None]
         norm = get_total_norm(gradients)
         bad = self.ranks.largest((~(norm.isfinite() & loss.isfinite())).float())

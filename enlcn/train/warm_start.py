@@ -14,6 +14,7 @@ from enlcn.config import AttentionConfig, ModelConfig
 from enlcn.errors import UserError
 from enlcn.models.backbone import SRNetwork
 from enlcn.train.averaging import WeightAverage
+from enlcn.train.balance import balance
 from enlcn.train.growth import grown
 from enlcn.train.snapshot import is_snapshot, load_snapshot
 
@@ -25,6 +26,7 @@ def warm_start(network: SRNetwork, path: Path) -> list[str]:
 
     A network with more channels, blocks or attentions takes a smaller one's weights and begins where that one ended
     (`growth`). A network without attention takes the blocks of one with it, in order: the control of an ablation.
+    Blocks are balanced in any case (`balance`).
 
     Args:
         network: loaded into.
@@ -45,6 +47,7 @@ def warm_start(network: SRNetwork, path: Path) -> list[str]:
     except UserError as error:
         raise UserError(f"{path}: cannot start from it: {error}") from None
     network.load_state_dict(weights)
+    balance(network)
     return [*dropped, *sorted(new)]
 
 

@@ -142,7 +142,7 @@ def test_a_run_older_than_some_settings_goes_on(tmp_path, pictures, cache):
     del config["loss"]["pixel"], config["model"]["block_width"]
     for name in ("any_offset", "swap_colours", "smallest_factor", "candidates", "by_area"):
         del config["data"][name]
-    for name in ("kind", "momentum", "inner_factor"):
+    for name in ("kind", "momentum", "inner_factor", "residual_factor"):
         del config["optimizer"][name]
     torch.save({**content, "config": json.dumps(config)}, last)
     assert train(replace(job, config=replace(job.config, total_steps=5))).step == 5

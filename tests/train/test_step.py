@@ -89,6 +89,22 @@ def test_without_contrast_it_is_l1_alone():
     assert readings.loss == pytest.approx((state.network(lr) - hr).abs().mean().item(), rel=1e-5)
 
 
+def test_steps_in_residual_branches_may_be_longer():
+    """The first step of Adam is as long as its learning rate, everywhere."""
+    state = build(replace(PLAIN, optimizer=replace(PLAIN.optimizer, residual_factor=3.0)))
+    before = {name: weight.detach().clone() for name, weight in state.network.named_parameters()}
+    state.advance(1e-3, with_contrast=False)
+    for name, weight in state.network.named_parameters():
+        longest = (weight - before[name]).abs().max().item()
+        is_residual = ".blocks." in name or ".value." in name
+        assert longest == pytest.approx(3e-3 if is_residual else 1e-3, rel=0.02), name
+    stored = state.optimizers.state_dict()
+    state.optimizers.load_state_dict(stored)
+    state.learning_rate.fill_(0.5)
+    state.optimizers.step()
+    assert [float(group["lr"]) for group in state.optimizers.state_dict()["adam"]["param_groups"]] == [0.5, 1.5]
+
+
 def test_muon_takes_the_inner_weights_and_learns():
     state = build(replace(TINY, optimizer=replace(TINY.optimizer, kind="muon")))
     losses = []
