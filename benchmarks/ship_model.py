@@ -18,17 +18,16 @@ row that is there, except what belongs to other weights. Nothing is replaced bef
 import argparse
 import json
 import os
-import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from model_docs import refresh, stale
+from model_files import store
 from rich.console import Console
 from torch import Tensor
 
@@ -37,8 +36,6 @@ from enlcn.config import ModelConfig, describe_body
 from enlcn.cost import num_parameters
 from enlcn.errors import UserError
 from enlcn.evaluate import evaluate
-from enlcn.file_parts import SplitFile, cut, describe
-from enlcn.files import atomic_write
 from enlcn.models.backbone import SRNetwork
 from enlcn.train.snapshot import RunFolder, is_snapshot, load_snapshot
 from enlcn.train.warm_start import network_of
@@ -161,31 +158,6 @@ def measure_seconds(network: SRNetwork) -> float:
     return round(min(times), 4)
 
 
-def store(file: Path, name: str, part_mib: float) -> tuple[SplitFile, Callable[[ShippedModel], None]]:
-    """What will be stored, and what stores it once everything is measured."""
-    if file.stat().st_size <= part_mib * 2**20:
-        whole = SplitFile(replace(describe(file), name=f"{name}.safetensors"))
-
-        def install(row: ShippedModel) -> None:
-            with atomic_write(registry.PACKAGE_FOLDER / row.file.whole.name, overwrite=True) as temporary:
-                shutil.copyfile(file, temporary)
-
-        return whole, install
-    prepared = file.with_name("parts")
-    split = cut(file, part_mib, prepared, lambda number: f"part-{number:02}")
-    split = replace(split, whole=replace(split.whole, name=f"{name}.safetensors"))
-
-    def install_parts(row: ShippedModel) -> None:
-        folder = ROOT / "weights" / name
-        for part in row.file.parts:
-            with atomic_write(folder / part.name, overwrite=True) as temporary:
-                shutil.copyfile(prepared / part.name, temporary)
-        for path in set(folder.glob("part-*")) - {folder / part.name for part in row.file.parts}:
-            path.unlink()  # of larger weights before
-
-    return split, install_parts
-
-
 def listed() -> list[ShippedModel]:
     """The rows of the package's list; not what ENLCN_WEIGHTS may add to them."""
     return manifest.read(registry.PACKAGE_FOLDER / registry.LIST_NAME)
@@ -210,7 +182,7 @@ def ship(options: argparse.Namespace) -> ShippedModel:
                 raise UserError(f"{options.name}: shipped already; pass --overwrite to replace its weights")
             network, given = read_source(options.source)
             save(network, file, dtype=torch.float16)
-            stored, install = store(file, options.name, options.part_mib)
+            stored, install = store(file, options.name, options.part_mib, ROOT / "weights" / options.name)
         network = load(file)  # what is measured is what is stored, rounded to fp16
         if not options.name.endswith(f"-x{network.config.scale}"):
             raise UserError(f"{options.name}: the network is x{network.config.scale}; the name must end in its scale")

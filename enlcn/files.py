@@ -4,6 +4,7 @@ import errno
 import io
 import os
 import re
+import shutil
 import socket
 import tempfile
 from collections.abc import Iterator
@@ -88,7 +89,8 @@ def atomic_write(path: Path, *, overwrite: bool = False) -> Iterator[Path]:
         _flush_to_disk(temporary)
         temporary.chmod(0o666 & ~_UMASK)
         temporary.replace(path)
-        _flush_to_disk(path.parent)
+        with suppress(OSError):  # some file systems have nothing to flush of a folder
+            _flush_to_disk(path.parent)
     except OSError as error:
         temporary.unlink(missing_ok=True)
         # Other files may have been at work in the block, too.
@@ -124,15 +126,20 @@ class _PatientFile(io.FileIO):
         return memoryview(data).nbytes
 
 
+def new_folder(folder: Path, stem: str) -> Path:
+    """An empty folder in `folder` that `remove_leftovers` knows as this process's. Raises OSError."""
+    return Path(tempfile.mkdtemp(prefix=f".{stem}{_MARK}{os.getpid()}-", dir=folder))
+
+
 def remove_leftovers(folder: Path) -> None:
-    """Delete temporary files in `folder` whose process is gone: what a killed run left behind."""
+    """Delete temporary files and folders in `folder` whose process is gone: what a killed run left behind."""
     if not folder.is_dir():
         return
     for path in folder.glob(f".*{_MARK}*"):
         process = path.name.rpartition(_MARK)[2].partition("-")[0]
         if process.isdecimal() and not _is_alive(int(process)):
             with suppress(OSError):  # gone by now, or another user's
-                path.unlink()
+                shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
 
 
 def _new_file(folder: Path, stem: str, suffix: str, told: Path) -> Path:

@@ -1,5 +1,6 @@
 """`enlcn train`, and what becomes of its result: `export-weights` and `join-weights`."""
 
+import os
 import sys
 import textwrap
 from collections.abc import Callable
@@ -62,6 +63,8 @@ def train(
     show: Annotated[bool, typer.Option("--show", help="Print every setting of the run, explained, and exit.")] = False,
 ) -> None:
     """Train a network by a recipe: resumable at any moment, within a time budget, on one process or torchrun's many."""
+    if int(os.environ.get("RANK", "0")) > 0:
+        console.set_verbosity(-1)  # of torchrun's processes one speaks; what is wrong with another is told all the same
     if list_recipes:
         _print_recipes()
         return

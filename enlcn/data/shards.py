@@ -13,7 +13,6 @@ import os
 import re
 import shutil
 import tarfile
-import tempfile
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -29,7 +28,7 @@ from enlcn.cache_folder import cache_folder
 from enlcn.data.image_formats import SUFFIXES
 from enlcn.data.resize import imresize
 from enlcn.errors import UserError
-from enlcn.files import refuse_absent
+from enlcn.files import new_folder, refuse_absent, remove_leftovers
 
 log = logging.getLogger(__name__)
 CACHE_VERSION = 2
@@ -141,9 +140,7 @@ def load_packed(
     folder = cache / key
     packed = _read_cached(folder, scale, key)
     if packed is None:
-        _build(folder, files, scale, workers or len(os.sched_getaffinity(0)), progress)
-        packed = _read_cached(folder, scale, key)
-        assert packed is not None
+        packed = _build(folder, files, scale, workers or len(os.sched_getaffinity(0)), progress)
     for reason in packed.skipped:
         log.warning("skipped %s", reason)
     if not packed.names:
@@ -204,24 +201,32 @@ def _decoded_in_order(
             yield waiting.popleft().result()
 
 
-def _build(folder: Path, files: Sequence[ImageFile], scale: int, workers: int, progress: Progress | None) -> None:
+def _build(
+    folder: Path, files: Sequence[ImageFile], scale: int, workers: int, progress: Progress | None
+) -> PackedImages:
     """Decode into a temporary folder that takes the name `folder` when it is complete."""
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = Path(tempfile.mkdtemp(prefix=".unfinished-", dir=folder.parent))
+        remove_leftovers(folder.parent)
+        unfinished = new_folder(folder.parent, "unfinished")
     except OSError as error:
         raise UserError(f"{folder.parent}: the cache cannot be written ({error.strerror}); choose another") from None
     try:
         with (unfinished / "lr").open("wb") as lr_file, (unfinished / "hr").open("wb") as hr_file:
             index = _write_pixels(files, scale, workers, progress, lr_file, hr_file)
         (unfinished / "index.json").write_text(json.dumps(index))
-        shutil.rmtree(folder, ignore_errors=True)  # only ever a damaged one
-        unfinished.rename(folder)
+        packed = _read_cached(unfinished, scale, folder.name)  # mapped: stays readable whatever becomes of the names
+        if _read_cached(folder, scale, folder.name) is None:  # else another process was faster
+            shutil.rmtree(folder, ignore_errors=True)  # only ever a damaged one
+            unfinished.rename(folder)
     except OSError as error:
-        if not folder.is_dir():  # else another process was faster
+        packed = _read_cached(folder, scale, folder.name)
+        if packed is None:
             raise UserError(f"{folder}: the cache cannot be written ({error.strerror})") from None
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
+    assert packed is not None
+    return packed
 
 
 def _write_pixels(

@@ -143,6 +143,10 @@ class OptimizerConfig:
         _require(self.eps > 0, "optimizer.eps must be positive")
         for name in ("inner_factor", "residual_factor"):
             _require(getattr(self, name) > 0, f"optimizer.{name} must be positive")
+        _require(
+            self.residual_factor == 1 or self.kind == "adam",
+            "optimizer.residual_factor is for optimizer.kind=adam; Muon's steps have optimizer.inner_factor",
+        )
         _require(self.clip_norm is None or self.clip_norm > 0, "optimizer.clip_norm must be positive")
         _require(self.ema_decay is None or 0 < self.ema_decay < 1, "optimizer.ema_decay must lie in (0, 1)")
         _require(self.max_bad_steps >= 1, "optimizer.max_bad_steps must be at least 1")

@@ -1,9 +1,12 @@
 """One process or many: what torchrun tells each, and how they agree."""
 
+import inspect
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -12,6 +15,15 @@ from torch.nn.parallel import DistributedDataParallel
 
 from enlcn.device_names import usable_device
 from enlcn.errors import UserError
+
+# What it is called since torch 2.13, and was before.
+_SYNCING_BUFFERS = (
+    "forward_sync_buffers"
+    if "forward_sync_buffers" in inspect.signature(DistributedDataParallel).parameters
+    else "broadcast_buffers"
+)
+# The others wait while the main process decodes the training images.
+_LONGEST_WAIT = timedelta(hours=2)
 
 
 @dataclass(frozen=True)
@@ -43,7 +55,8 @@ class Ranks:
             return module
         devices = [self.device.index] if self.device.type == "cuda" else None
         # F is drawn alike everywhere, from the seed: broadcasting buffers each step would only cost time.
-        return DistributedDataParallel(module, device_ids=devices, broadcast_buffers=False)
+        options: dict[str, Any] = {_SYNCING_BUFFERS: False}
+        return DistributedDataParallel(module, device_ids=devices, **options)
 
     def average(self, values: Tensor) -> Tensor:
         """The mean of `values` over all processes."""
@@ -57,14 +70,6 @@ class Ranks:
         if not self.is_alone:
             dist.all_reduce(values, dist.ReduceOp.MAX)
         return values
-
-    def from_main(self, value: float) -> float:
-        """The main process's `value`, on every process."""
-        if self.is_alone:
-            return value
-        shared = torch.tensor(value, dtype=torch.float64, device=self.device)
-        dist.broadcast(shared, 0)
-        return shared.item()
 
     def wait_for_all(self) -> None:
         """Return when every process has come here."""
@@ -87,7 +92,7 @@ def processes(device: str) -> Iterator[Ranks]:
     if world_size == 1:
         yield Ranks(0, 1, chosen)
         return
-    dist.init_process_group("nccl" if chosen.type == "cuda" else "gloo")
+    dist.init_process_group("nccl" if chosen.type == "cuda" else "gloo", timeout=_LONGEST_WAIT)
     try:
         yield Ranks(rank, world_size, chosen)
     finally:

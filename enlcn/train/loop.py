@@ -25,8 +25,8 @@ from enlcn.train.stopping import StopRequest
 from enlcn.train.validation import HeldOutImage, validate
 
 log = logging.getLogger(__name__)
-# Processes must use one clock for the learning rate; asking it costs a round trip.
-_STEPS_BETWEEN_CLOCKS = 10
+# Processes must stop after the same step and use one clock for the learning rate; agreeing costs a round trip.
+_STEPS_BETWEEN_AGREEMENTS = 10
 # Where the disk is slow, checkpoints by the clock take at most this share of a run.
 _SAVING_SHARE = 0.02
 
@@ -89,7 +89,8 @@ class Run:
             snapshot.restore(self.state)
             self.best_psnr, self.skipped = self._best_before(snapshot), snapshot.skipped
             self._started -= snapshot.elapsed
-        self._clock = ranks.from_main(self.elapsed)
+        self._clock, self._stopped_by = 0.0, 0  # the main process's, and the signal that any process was sent
+        self._agree_at = self.state.step
         self._read_at = (self.state.step, time.monotonic())
         self._saved_at, self._saving_took = time.monotonic(), 0.0
 
@@ -101,17 +102,19 @@ class Run:
     def until_done(self, stop: StopRequest) -> Outcome:
         """Train to the end of steps or budget, or until asked to stop; what was reached is saved in any case."""
         try:
-            while not self._is_over() and stop.signal is None:
+            while self._goes_on(stop):
                 self._advance()
                 self._do_what_is_due()
-            self._finish(complete=stop.signal is None)
+            self._finish(complete=not self._stopped_by)
         except UserError:
             raise
         except Exception as error:
             if self.ranks.is_alone or not self.ranks.is_main:
                 raise
             raise self._process_failed(error) from error
-        return Outcome(self.state.step, self.elapsed, self.psnr, self.best_psnr, self.skipped, stop.signal)
+        return Outcome(
+            self.state.step, self.elapsed, self.psnr, self.best_psnr, self.skipped, stopped_by=self._stopped_by or None
+        )
 
     def averaged_network(self) -> SRNetwork:
         """The network to look at: the average of the weights where one is kept, with the current F."""
@@ -120,10 +123,17 @@ class Run:
             self.state.average.copy_to(network.parameters(), self.state.step)
         return network
 
-    def _is_over(self) -> bool:
-        if self.ranks.is_alone or (self.budget is not None and self.state.step % _STEPS_BETWEEN_CLOCKS == 0):
-            self._clock = self.ranks.from_main(self.elapsed)
-        return is_over(self.config, self.state.step, self._clock, self.budget)
+    def _goes_on(self, stop: StopRequest) -> bool:
+        """Whether there is another step to do: the same on every process, since each waits for the others in it."""
+        if self.ranks.is_alone:
+            self._clock, self._stopped_by = self.elapsed, stop.signal or 0
+        elif self.state.step >= self._agree_at:
+            self._agree_at = self.state.step + _STEPS_BETWEEN_AGREEMENTS
+            elapsed = self.elapsed if self.ranks.is_main else 0.0
+            told = torch.tensor([elapsed, stop.signal or 0], dtype=torch.float64, device=self.ranks.device)
+            self._clock, signal = self.ranks.largest(told).tolist()
+            self._stopped_by = int(signal)
+        return not self._stopped_by and not is_over(self.config, self.state.step, self._clock, self.budget)
 
     def _advance(self) -> None:
         at = position(self.config, self.state.step, self._clock, self.budget)

@@ -90,14 +90,19 @@ class JsonLines:
 
 
 class TensorBoard:
-    """Curves and sample pictures for TensorBoard."""
+    """Curves and sample pictures for TensorBoard.
 
-    def __init__(self, folder: Path):
+    Args:
+        folder: added to.
+        last_step: what was written of later steps is no longer shown: a resumed run does them again.
+    """
+
+    def __init__(self, folder: Path, last_step: int):
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError:
             raise MissingExtraError("TensorBoard", "train") from None
-        self._writer: Any = SummaryWriter(str(folder))
+        self._writer: Any = SummaryWriter(str(folder), purge_step=last_step + 1)
 
     def on_train(self, record: TrainRecord) -> None:
         """See `Sink`."""
@@ -188,7 +193,7 @@ def open_reports(
     sinks: list[Sink] = [JsonLines(folder / "metrics.jsonl", last_step)]
     if tensorboard is not False:
         try:
-            sinks.append(TensorBoard(folder / "tensorboard"))
+            sinks.append(TensorBoard(folder / "tensorboard", last_step))
         except MissingExtraError:
             if tensorboard:
                 raise

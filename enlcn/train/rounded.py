@@ -74,7 +74,7 @@ class _Counterparts:
     @torch.no_grad()
     def round(self) -> None:
         values = self._trained if self._factor == 1 else torch._foreach_mul(self._trained, self._factor)
-        torch._foreach_copy_(self._standing, list(values))
+        torch._foreach_copy_(self._standing, values)
         for weight in self._standing:
             weight.grad = None
 

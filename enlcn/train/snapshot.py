@@ -96,7 +96,7 @@ def is_snapshot(path: Path) -> bool:
     if path.suffix != ".pt" or not path.is_file():
         return False
     try:
-        content = torch.load(path, map_location="cpu", weights_only=True)
+        content = torch.load(path, map_location="cpu", weights_only=True, mmap=True)  # reads no tensors
     except Exception:  # a damaged pickle makes its reader raise anything
         return False
     return isinstance(content, dict) and content.get("format") == TRAINING_FORMAT
@@ -112,12 +112,15 @@ def load_snapshot(path: Path) -> Snapshot:
         raise UserError(f"{path}: not a readable training checkpoint: {why_unread(error)}") from None
     if not isinstance(values, dict) or values.pop("format", None) != TRAINING_FORMAT:
         raise UserError(f"{path}: not a training checkpoint")
-    version = values.pop("version")
+    version = values.pop("version", "unknown")
     if version == 1:  # there was Adam alone
         version, values["optimizers"] = FORMAT_VERSION, {"adam": values.pop("optimizer")}
     if version != FORMAT_VERSION:
         raise UserError(f"{path}: training checkpoint of version {version}, this program reads {FORMAT_VERSION}")
-    return Snapshot(**{**values, "config": from_plain(TrainConfig, json.loads(values["config"]))})
+    try:
+        return Snapshot(**{**values, "config": from_plain(TrainConfig, json.loads(values["config"]))})
+    except (KeyError, TypeError, ValueError, UserError) as error:
+        raise UserError(f"{path}: not a training checkpoint that this program knows ({error})") from None
 
 
 class RunFolder:

@@ -18,7 +18,7 @@ from enlcn.files import check_folder, refuse_absent
 from enlcn.models.backbone import SRNetwork
 from enlcn.train.config import TrainConfig
 from enlcn.train.distributed import Ranks, processes
-from enlcn.train.loop import Outcome, Run
+from enlcn.train.loop import Outcome, Run, sampling_of
 from enlcn.train.reporting import Reports, open_reports
 from enlcn.train.schedule import follows_budget, is_over, learning_rate
 from enlcn.train.settings import differences, setting_names
@@ -84,7 +84,7 @@ def train(job: Job, *, console: Console | None = None, progress: Callable[[int, 
     started = time.monotonic()
     if job.budget is not None and job.budget <= 0:
         raise UserError("the budget must be positive")
-    with processes(job.device) as ranks, StopRequest() as stop:
+    with processes(job.device) as ranks:
         folder = RunFolder(job.out)
         snapshot = _snapshot_of(job, folder)
         if snapshot is not None and _is_finished(job, folder, snapshot):
@@ -97,6 +97,7 @@ def train(job: Job, *, console: Console | None = None, progress: Callable[[int, 
         # What may be wrong comes first: decoding the training images can take minutes.
         if ranks.is_main:
             check_folder(job.out)
+        sampling_of(job.config, ranks)
         files = _find_images(job)
         held_out = _load_held_out(job, files) if ranks.is_main else []
         network = _initial_network(job, snapshot).to(ranks.device)
@@ -119,7 +120,8 @@ def train(job: Job, *, console: Console | None = None, progress: Callable[[int, 
                 budget=job.budget,
                 snapshot=snapshot,
             )
-            return run.until_done(stop)
+            with StopRequest() as stop:  # not before: until the first step there is nothing to save
+                return run.until_done(stop)
         finally:
             reports.close()
 

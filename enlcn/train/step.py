@@ -135,13 +135,7 @@ class TrainStep:
         self._graph[1]()
 
     def _body(self, with_contrast: bool) -> None:
-        if self._rounded is not None:
-            self._rounded.round()
-        loss, contrastive = self._losses(with_contrast)
-        self.optimizers.zero_grad()
-        loss.backward()
-        if self._rounded is not None:
-            self._rounded.collect_gradients()
+        loss, contrastive = self._differentiate(with_contrast)
         gradients = [p.grad for p in self.parameters if p.grad is not None]
         norm = get_total_norm(gradients)
         bad = self.ranks.largest((~(norm.isfinite() & loss.isfinite())).float())
@@ -153,21 +147,31 @@ class TrainStep:
             self.average.update()
         self._count(loss.detach(), contrastive.detach(), bad > 0)
 
-    def _losses(self, with_contrast: bool) -> tuple[Tensor, Tensor]:
-        """Both losses; where the compiler fails, eagerly, and so from then on."""
+    def _differentiate(self, with_contrast: bool) -> tuple[Tensor, Tensor]:
+        """Both losses, and all gradients; where the compiler fails, eagerly, and so from then on."""
         if not self._is_compiled:
-            return self._forward_batch(with_contrast)
+            return self._forward_and_backward(with_contrast)
         from torch._dynamo.exc import TorchDynamoException
         from torch._inductor.exc import InductorError
 
         try:
-            return self._forward_batch(with_contrast)
+            return self._forward_and_backward(with_contrast)
         except (TorchDynamoException, InductorError) as error:
             log.warning("torch.compile failed, going on without it: %s", str(error).strip().splitlines()[0])
             self._is_compiled = False
             self.objective.run_eagerly()
             self.draw = self.patches.draw
-            return self._forward_batch(with_contrast)
+            return self._forward_and_backward(with_contrast)
+
+    def _forward_and_backward(self, with_contrast: bool) -> tuple[Tensor, Tensor]:
+        if self._rounded is not None:
+            self._rounded.round()
+        loss, contrastive = self._forward_batch(with_contrast)
+        self.optimizers.zero_grad()
+        loss.backward()
+        if self._rounded is not None:
+            self._rounded.collect_gradients()
+        return loss, contrastive
 
     def _forward_batch(self, with_contrast: bool) -> tuple[Tensor, Tensor]:
         lr, hr = self.draw(self._device_step)

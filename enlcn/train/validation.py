@@ -56,6 +56,10 @@ def load_held_out(
         except Exception as error:  # Pillow's readers let through whatever Python raised in them
             raise UserError(f"{file.name}: cannot be validated on ({error})") from None
         planes = _centre(torch.from_numpy(hr.copy()).permute(2, 0, 1), crop * scale if crop else None, scale)
+        if min(planes.shape[1:]) <= 2 * scale:
+            size = "x".join(map(str, planes.shape[:0:-1]))
+            reason = f"of {size} pixels PSNR leaves out {scale} at each edge"
+            raise UserError(f"{file.name}: too small to validate on: {reason}")
         images.append(HeldOutImage(file.name, imresize_torch(planes, 1 / scale)[None], planes[None]))
     return images
 

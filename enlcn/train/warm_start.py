@@ -1,5 +1,6 @@
 """Starting from another network's weights: whatever `enlcn.load` takes, and training checkpoints."""
 
+import logging
 import re
 from collections.abc import Mapping
 from dataclasses import replace
@@ -18,6 +19,7 @@ from enlcn.train.balance import balance
 from enlcn.train.growth import grown
 from enlcn.train.snapshot import is_snapshot, load_snapshot
 
+log = logging.getLogger(__name__)
 _BLOCK = re.compile(r"stages\.(\d+)\.blocks\.(\d+)\.")
 
 
@@ -48,7 +50,20 @@ def warm_start(network: SRNetwork, path: Path) -> list[str]:
         raise UserError(f"{path}: cannot start from it: {error}") from None
     network.load_state_dict(weights)
     balance(network)
+    if changed := _settings_without_weights(config, network.config):
+        log.warning("it does not begin by computing what %s does: %s", path, ", ".join(changed))
     return [*dropped, *sorted(new)]
+
+
+def _settings_without_weights(given: ModelConfig, wanted: ModelConfig) -> list[str]:
+    """Settings that no weights make up for and that differ, in words."""
+    pairs = {"model.rgb_mean": (given.rgb_mean, wanted.rgb_mean)}
+    if wanted.num_attentions:
+        pairs |= {
+            f"model.attention.{name}": (getattr(given.attention, name), getattr(wanted.attention, name))
+            for name in ("kind", "amplification", "feature_eps")
+        }
+    return [f"{name} was {had}, is {has}" for name, (had, has) in pairs.items() if had != has]
 
 
 def without_attention(config: ModelConfig, state: Mapping[str, Tensor]) -> tuple[ModelConfig, dict[str, Tensor]]:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from enlcn.file_parts import Digest, is_intact
-from enlcn.zoo import registry
+from enlcn.zoo import manifest, registry
 from enlcn.zoo.cache import cached_model
 from enlcn.zoo.manifest import ShippedModel
 
@@ -32,10 +32,14 @@ def check(model: ShippedModel) -> Finding:
 
 
 def _files(model: ShippedModel) -> list[tuple[Path, Digest]]:
+    """What there is of a model; what is shipped in parts is joined in the cache, not in the package."""
     whole = model.file.whole
-    candidates = (registry.PACKAGE_FOLDER / whole.name, cached_model(whole))
+    candidates = [cached_model(whole)]
+    if not model.file.parts:
+        candidates.append(registry.PACKAGE_FOLDER / whole.name)
     files = [(path, whole) for path in candidates if path.is_file()]
     for folder in registry.weights_folders():
-        if (folder / model.name / registry.MANIFEST_NAME).is_file():
-            files += [(folder / model.name / part.name, part) for part in model.file.parts or (whole,)]
+        path = folder / model.name / registry.MANIFEST_NAME
+        if path.is_file() and (there := manifest.read_one(path)).sha256 == model.sha256:  # else of another version
+            files += [(path.parent / part.name, part) for part in there.file.parts or (there.file.whole,)]
     return files

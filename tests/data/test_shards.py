@@ -1,4 +1,7 @@
+import errno
 import io
+import subprocess
+import sys
 import tarfile
 from pathlib import Path
 
@@ -14,6 +17,7 @@ from enlcn.data.image_io import save_image
 from enlcn.data.resize import imresize
 from enlcn.data.shards import decode, find_images, load_packed
 from enlcn.errors import UserError
+from enlcn.files import new_folder
 
 
 def noise(height, width, seed=0):
@@ -162,6 +166,60 @@ def test_a_changed_file_and_a_damaged_cache_are_decoded_again(tmp_path):
     changed = load_packed(find_images(tmp_path / "set"), 2, tmp_path / "cache")
     assert changed.key != first.key
     assert np.array_equal(image_of(changed, 0)[1], noise(20, 30, 2))
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_a_cache_that_cannot_be_written_again_is_told(tmp_path, monkeypatch, damaged):
+    """Unless another process has written it meanwhile."""
+    write(tmp_path / "set" / "a.png")
+    files = find_images(tmp_path / "set")
+    first = load_packed(files, 2, tmp_path / "cache")
+    pixels = (tmp_path / "cache" / first.key / "hr").read_bytes()
+    (tmp_path / "cache" / first.key / "hr").write_bytes(b"short")
+
+    def full(*_):
+        if not damaged:
+            (tmp_path / "cache" / first.key / "hr").write_bytes(pixels)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(shards, "_write_pixels", full)
+    if damaged:
+        with pytest.raises(UserError, match=r"the cache cannot be written \(No space left on device\)"):
+            load_packed(files, 2, tmp_path / "cache")
+    else:
+        assert torch.equal(load_packed(files, 2, tmp_path / "cache").lr, first.lr)
+    assert [path.name for path in (tmp_path / "cache").iterdir()] == [first.key]
+
+
+def test_what_another_process_has_written_meanwhile_stays(tmp_path, monkeypatch):
+    write(tmp_path / "set" / "a.png")
+    files = find_images(tmp_path / "set")
+    decoded, inner = shards._write_pixels, []
+
+    def slow(*arguments):
+        if not inner:
+            inner.append(True)
+            inner.append(load_packed(files, 2, tmp_path / "cache"))
+            (tmp_path / "cache" / inner[1].key / "mark").touch()
+        return decoded(*arguments)
+
+    monkeypatch.setattr(shards, "_write_pixels", slow)
+    packed = load_packed(files, 2, tmp_path / "cache")
+    assert torch.equal(packed.hr, inner[1].hr)
+    assert [path.name for path in (tmp_path / "cache").iterdir()] == [packed.key]
+    assert (tmp_path / "cache" / packed.key / "mark").exists()
+
+
+def test_what_a_killed_process_decoded_is_removed(tmp_path):
+    write(tmp_path / "set" / "a.png")
+    begin = "import pathlib, sys; from enlcn import files; files.new_folder(pathlib.Path(sys.argv[1]), 'unfinished')"
+    subprocess.run([sys.executable, "-c", begin, tmp_path], check=True)
+    ours = new_folder(tmp_path, "unfinished")
+    (theirs,) = set(tmp_path.glob(".unfinished*")) - {ours}
+    (theirs / "hr").write_bytes(b"pixels")
+    load_packed(find_images(tmp_path / "set"), 2, tmp_path)
+    assert ours.exists()
+    assert not theirs.exists()
 
 
 def test_errors_say_what_is_missing(tmp_path):

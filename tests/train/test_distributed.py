@@ -1,6 +1,7 @@
 """Two processes do what one does on the same global batch; a process that dies does not take the run with it."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -27,6 +28,8 @@ CPU = torch.device("cpu")
 TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
 CONFIG = replace(TINY, optimizer=replace(TINY.optimizer, clip_norm=None))
 NUM_STEPS = 3
+ENDLESS = replace(TINY, total_steps=10**6, cadence=replace(TINY.cadence, checkpoint=2, validate=0))
+in_linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="finds its processes in /proc")
 
 # Each process saves its loss, its gradients and its F after NUM_STEPS steps.
 PROBE = """
@@ -94,16 +97,14 @@ def processes_of_rank(rank, out):
     return found
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="finds its processes in /proc")
-@pytest.mark.parametrize("victim", [1, 0])
-def test_a_killed_process_ends_the_job_with_a_message_and_a_usable_checkpoint(tmp_path, pictures, cache, victim):
+def begin(tmp_path, pictures, cache):
+    """A job of two processes that would never end, once its first checkpoint is there."""
     out = tmp_path / "run"
-    endless = replace(TINY, total_steps=10**6, cadence=replace(TINY.cadence, checkpoint=2, validate=0))
     script = tmp_path / "command.py"
     script.write_text(COMMAND[-1])
     options = ["cpu-x2", "--data", str(pictures), "--out", str(out), "--cache", str(cache), "--device", "cpu"]
     job = subprocess.Popen(
-        [*TORCHRUN, str(script), *options, *as_options(endless)],
+        [*TORCHRUN, str(script), *options, *as_options(ENDLESS)],
         env=environment(),
         stderr=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -114,6 +115,13 @@ def test_a_killed_process_ends_the_job_with_a_message_and_a_usable_checkpoint(tm
         assert job.poll() is None, job.communicate()[1]
         assert time.monotonic() < deadline
         time.sleep(0.02)
+    return job, out
+
+
+@in_linux
+@pytest.mark.parametrize("victim", [1, 0])
+def test_a_killed_process_ends_the_job_with_a_message_and_a_usable_checkpoint(tmp_path, pictures, cache, victim):
+    job, out = begin(tmp_path, pictures, cache)
     (process,) = processes_of_rank(victim, out)
     os.kill(process, signal.SIGKILL)
     _, errors = job.communicate(timeout=600)
@@ -124,9 +132,24 @@ def test_a_killed_process_ends_the_job_with_a_message_and_a_usable_checkpoint(tm
 
     reached = load_snapshot(RunFolder(out).last).step
     assert reached >= 2
-    further = replace(endless, total_steps=reached + 3)
+    further = replace(ENDLESS, total_steps=reached + 3)
     outcome = train(Job(further, pictures, out, cache=cache, device="cpu", tensorboard=False))
     assert outcome.step == reached + 3
+
+
+@in_linux
+@pytest.mark.parametrize("told", [1, 0])
+def test_a_signal_to_one_process_stops_all_after_the_same_step(tmp_path, pictures, cache, told):
+    job, out = begin(tmp_path, pictures, cache)
+    (process,) = processes_of_rank(told, out)
+    os.kill(process, signal.SIGTERM)
+    output, errors = job.communicate(timeout=600)
+    assert "failed after step" not in errors
+    assert re.search(r"exitcode\s*: 143 ", errors), errors  # as torchrun tells it
+    (line,) = (line for line in output.splitlines() if "to go on" in line)  # the main process alone speaks
+    reached = load_snapshot(RunFolder(out).last).step
+    assert line == f"stopped; run the same command to go on from step {reached}"
+    assert reached % 10 == 0
 
 
 def test_devices_are_checked():

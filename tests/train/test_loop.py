@@ -1,6 +1,8 @@
 import io
 import json
+import signal
 import sys
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from shutil import copyfile
@@ -14,6 +16,7 @@ import enlcn
 from enlcn.data.shards import find_images
 from enlcn.errors import MissingExtraError, UserError
 from enlcn.models.backbone import SRNetwork
+from enlcn.train.distributed import Ranks
 from enlcn.train.reporting import read_records
 from enlcn.train.snapshot import RunFolder, load_snapshot
 from enlcn.train.start import Job, train
@@ -161,11 +164,43 @@ def test_mistakes_are_noticed_before_images_are_decoded(job, tmp_path, change, m
     assert not (tmp_path / "cache").exists()
 
 
+def test_a_batch_that_processes_cannot_share_is_noticed_before_images_are_decoded(job, tmp_path, monkeypatch):
+    monkeypatch.setattr("enlcn.train.start.processes", lambda device: nullcontext(Ranks(0, 3, CPU)))
+    with pytest.raises(UserError, match="3 processes"):
+        train(replace(job, cache=tmp_path / "cache"))
+    assert not (tmp_path / "cache").exists()
+
+
+def test_an_interruption_while_images_are_decoded_is_obeyed_at_once(job, tmp_path):
+    seen = []
+
+    def interrupt(done, total):
+        seen.append(done)
+        signal.raise_signal(signal.SIGINT)
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            train(replace(job, cache=tmp_path / "cache"), progress=interrupt)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert seen == [1]
+    assert list((tmp_path / "cache").iterdir()) == []
+
+
 def test_a_bad_image_to_validate_on_is_named(job, tmp_path):
     (tmp_path / "val").mkdir()
     (tmp_path / "val" / "notes.png").write_text("hello")
     with pytest.raises(UserError, match=r"notes\.png: cannot be validated on: not a readable image$"):
         train(replace(job, validation=tmp_path / "val"))
+
+
+@pytest.mark.parametrize("size", [(4, 60), (1, 1)])
+def test_an_image_too_small_to_validate_on_is_named_before_the_run(job, tmp_path, size):
+    write_pictures(tmp_path / "val", count=1, size=size)
+    with pytest.raises(UserError, match=r"^0\.png: too small to validate on: of .* pixels PSNR leaves out 2 at each"):
+        train(replace(job, validation=tmp_path / "val"))
+    assert not job.out.exists()
 
 
 def test_f_is_drawn_anew_only_in_the_first_part_of_a_run(job):
@@ -206,6 +241,19 @@ def test_tensorboard_gets_curves_and_pictures(job):
     events.Reload()
     assert {"train/loss", "train/contrastive", "validation/psnr"} <= set(events.Tags()["scalars"])
     assert set(events.Tags()["images"]) == {"validation/lr", "validation/sr", "validation/hr"}
+
+
+def test_tensorboard_shows_steps_that_are_done_again_once(job):
+    job = replace(job, config=replace(TINY, cadence=replace(TINY.cadence, keep=10)), tensorboard=True)
+    train(job)
+    folder = RunFolder(job.out)
+    copyfile(folder.kept(10), folder.last)  # as after a kill
+    folder.model.unlink()
+    train(job)
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    events = accumulator.EventAccumulator(str(job.out / "tensorboard"))
+    events.Reload()
+    assert [event.step for event in events.Scalars("train/loss")] == [5, 10, 15, 20]
 
 
 def test_tensorboard_is_an_extra(job, monkeypatch):

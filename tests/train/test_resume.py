@@ -200,6 +200,27 @@ def test_a_damaged_checkpoint_is_named(tmp_path, pictures, cache):
         train(Job(TINY, pictures, folder.path, cache=cache, device="cpu"))
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"version": None}, r"last\.pt: training checkpoint of version unknown, this program reads"),
+        (
+            {"config": '{"later": 1}'},
+            r"last\.pt: not a .* checkpoint that this program knows .unknown setting 'later'",
+        ),
+        ({"later": 1}, r"last\.pt: not a training checkpoint that this program knows .*later"),
+    ],
+)
+def test_a_checkpoint_of_another_program_is_named(tmp_path, pictures, cache, change, message):
+    job = Job(TINY, pictures, tmp_path / "run", cache=cache, device="cpu", tensorboard=False)
+    train(job)
+    path = RunFolder(job.out).last
+    content = torch.load(path, weights_only=True) | change
+    torch.save({name: value for name, value in content.items() if value is not None or name != "version"}, path)
+    with pytest.raises(UserError, match=message):
+        train(job)
+
+
 def test_checkpoints_from_when_there_was_adam_alone_go_on(tmp_path, pictures, cache):
     job = Job(TINY, pictures, tmp_path / "run", cache=cache, device="cpu", tensorboard=False)
     train(job)

@@ -23,6 +23,7 @@ CPU = torch.device("cpu")
 PLAIN = replace(
     TINY, optimizer=replace(TINY.optimizer, clip_norm=None, ema_decay=None), loss=replace(TINY.loss, num_rows=None)
 )
+needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="compiling for the CPU needs g++")
 
 
 class WithBadBatches:
@@ -103,6 +104,11 @@ def test_steps_in_residual_branches_may_be_longer():
     state.learning_rate.fill_(0.5)
     state.optimizers.step()
     assert [float(group["lr"]) for group in state.optimizers.state_dict()["adam"]["param_groups"]] == [0.5, 1.5]
+
+
+def test_longer_steps_in_residual_branches_are_adams_alone():
+    with pytest.raises(UserError, match=r"residual_factor is for optimizer\.kind=adam"):
+        replace(TINY.optimizer, kind="muon", residual_factor=3.0)
 
 
 def test_muon_takes_the_inner_weights_and_learns():
@@ -245,8 +251,31 @@ def test_a_compiler_that_fails_is_done_without(caplog):
     assert same(weights(state), weights(plain))
 
 
+@needs_compiler
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_a_compiler_that_fails_in_the_backward_pass_is_done_without(monkeypatch, caplog, precision):
+    from torch._inductor.graph import GraphLowering
+
+    generate = GraphLowering.codegen
+
+    def broken(graph):
+        if graph.is_backward:
+            raise RuntimeError("no compiler here")
+        return generate(graph)
+
+    monkeypatch.setattr(GraphLowering, "codegen", broken)
+    config = replace(TINY, engine=EngineConfig(precision=precision))
+    state, plain = (build(replace(config, engine=replace(config.engine, compile=switch))) for switch in ("on", "off"))
+    with torch._inductor.config.patch(force_disable_caches=True):
+        for one in (state, plain):
+            for _ in range(2):
+                one.advance(1e-3, with_contrast=True)
+    assert caplog.text.count("torch.compile failed, going on without it") == 1
+    assert same(weights(state), weights(plain))
+
+
 @pytest.mark.slow
-@pytest.mark.skipif(shutil.which("g++") is None, reason="compiling for the CPU needs g++")
+@needs_compiler
 def test_compiled_steps_equal_eager_ones():
     results = []
     for switch in ("off", "on"):

@@ -30,6 +30,21 @@ def test_same_network_takes_everything(tmp_path):
         assert torch.equal(value, target.state_dict()[name])
 
 
+def test_settings_that_no_weights_make_up_for_are_told(tmp_path, caplog):
+    _, path = saved(tmp_path, TINY.model)
+    warm_start(SRNetwork(TINY.model), path)
+    assert caplog.text == ""
+    attention = replace(TINY.model.attention, amplification=4.0, feature_eps=1e-4)
+    warm_start(SRNetwork(replace(TINY.model, attention=attention, rgb_mean=(0.5, 0.5, 0.5))), path)
+    assert "it does not begin by computing what" in caplog.text
+    assert "model.attention.amplification was 6.0, is 4.0" in caplog.text
+    assert "model.attention.feature_eps was 0.0, is 0.0001" in caplog.text
+    assert "model.rgb_mean was (0.4488, 0.4371, 0.404), is (0.5, 0.5, 0.5)" in caplog.text
+    caplog.clear()
+    warm_start(SRNetwork(replace(TINY.model, attention=AttentionConfig(kind="none"), attention_after=())), path)
+    assert caplog.text == ""
+
+
 def test_another_scale_takes_all_but_the_tail(tmp_path):
     source, path = saved(tmp_path, replace(TINY.model, scale=4))
     torch.manual_seed(2)

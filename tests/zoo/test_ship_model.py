@@ -107,6 +107,16 @@ def test_a_large_model_goes_into_parts_with_scores_from_elsewhere(zoo, tool, che
     assert same(enlcn.load("enlcn-x2"), zoo.network(2, seed=5))
 
 
+def test_a_model_that_crosses_the_size_of_parts_leaves_nothing_behind(zoo, tool, checkpoint, data_dir):
+    for part_mib in (16, 0.008, 16):
+        tool(checkpoint, "--name", "enlcn-x2", "--part-mib", part_mib, "--no-time", "--overwrite")
+        row = known()["enlcn-x2"]
+        assert bool(row.file.parts) == (part_mib < 1)
+        assert check(row).message == f"intact ({len(row.file.parts) or 1} file{'s' if row.file.parts else ''})"
+        assert (zoo.package / "enlcn-x2.safetensors").exists() != bool(row.file.parts)
+        assert (zoo.weights / "enlcn-x2").exists() == bool(row.file.parts)
+
+
 def test_scores_of_another_network_are_refused(zoo, tool, checkpoint, data_dir, tmp_path):
     write_reports(evaluate(["bicubic"], ["Set5"], 2, device="cpu"), tmp_path / "none")
     other = evaluate({"a": SRNetwork(replace(recipes.TINY, scale=2, channels=8))}, ["Set5"], 2, device="cpu")
