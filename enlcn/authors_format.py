@@ -56,8 +56,8 @@ def to_ours(state: Mapping[str, Tensor], config: ModelConfig) -> dict[str, Tenso
 
 def from_ours(state: Mapping[str, Tensor], config: ModelConfig) -> dict[str, Tensor]:
     """Rename our keys to the authors', and add their two mean shifts."""
-    if config.inner_channels != config.channels:
-        raise UserError("the authors' layout has no place for blocks of another width inside")
+    if config.block != "residual" or config.inner_channels != config.channels:
+        raise UserError("the authors' layout has no place for gated blocks, nor for blocks of another width inside")
     if config.upsampler != "stepwise" or (config.num_attentions and config.attention.kind not in _ATTENTION_NAMES):
         raise UserError("the authors' layout has no place for this network's attention or upsampler")
     identity = torch.eye(3).view(3, 3, 1, 1)

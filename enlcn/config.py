@@ -8,6 +8,7 @@ from enlcn.errors import UserError
 ATTENTION_KINDS = ("none", "enlca", "nla", "nlsa", "cca")
 PROJECTION_KINDS = ("orthogonal", "iid")
 UPSAMPLERS = ("stepwise", "direct")
+BLOCKS = ("residual", "gated")
 SCALES = (2, 3, 4)
 
 
@@ -63,8 +64,10 @@ class ModelConfig:
         scale: s, the magnification.
         channels: c_in, the width of the body.
         num_blocks: residual blocks.
-        block_width: channels between a block's two convolutions, where they meet the ReLU; None for as many as
-            elsewhere.
+        block: "residual" (EDSR: two 3x3 around a ReLU) or "gated" (light networks: two 1x1, and between them one half
+            of the numbers, spread by a large depthwise kernel, multiplies the other).
+        block_width: channels inside a block, where they meet the ReLU or are multiplied; None for as many as elsewhere.
+        block_kernel: side of a gated block's kernel.
         attention_after: an attention stands after so many blocks; 0 is before the first.
         attention: what stands there.
         res_scale: residual blocks give x + res_scale * f(x).
@@ -76,7 +79,9 @@ class ModelConfig:
     scale: int = 4
     channels: int = 256
     num_blocks: int = 32
+    block: str = "residual"
     block_width: int | None = None
+    block_kernel: int = 7
     attention_after: tuple[int, ...] = (0, 8, 16, 24, 32)
     attention: AttentionConfig = field(default_factory=AttentionConfig)
     res_scale: float = 0.1
@@ -87,7 +92,9 @@ class ModelConfig:
         _require_choice("scale", self.scale, SCALES)
         _require_choice("upsampler", self.upsampler, UPSAMPLERS)
         _require(self.channels >= 1 and self.num_blocks >= 0, "channels and num_blocks must be positive")
+        _require_choice("block", self.block, BLOCKS)
         _require(self.block_width is None or self.block_width >= 1, "block_width must be positive")
+        _require(self.block_kernel >= 1 and self.block_kernel % 2 == 1, "block_kernel must be odd")
         _require(
             list(self.attention_after) == sorted(set(self.attention_after))
             and all(0 <= place <= self.num_blocks for place in self.attention_after),
@@ -115,8 +122,13 @@ class ModelConfig:
 
     @property
     def inner_channels(self) -> int:
-        """Channels between a block's two convolutions."""
+        """Channels inside a block."""
         return self.block_width or self.channels
+
+    @property
+    def block_halo(self) -> int:
+        """How far a block sees."""
+        return {"residual": 2, "gated": self.block_kernel // 2}[self.block]
 
     @property
     def query_width(self) -> int:
@@ -127,7 +139,8 @@ class ModelConfig:
 def describe_body(config: ModelConfig) -> str:
     """The residual blocks in words."""
     inside = f", {config.inner_channels} inside" if config.inner_channels != config.channels else ""
-    return f"{config.num_blocks} residual blocks of {config.channels} channels{inside}"
+    kind = "residual" if config.block == "residual" else f"gated {config.block_kernel}x{config.block_kernel}"
+    return f"{config.num_blocks} {kind} blocks of {config.channels} channels{inside}"
 
 
 def to_dict(config: ModelConfig) -> dict[str, Any]:

@@ -7,6 +7,7 @@ same shape, or from the nearest kin.
 import json
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -50,7 +51,7 @@ def infer_config(state: State) -> ModelConfig:
         scale=scale,
         channels=channels,
         num_blocks=num_blocks,
-        block_width=_block_width(state, channels),
+        **_block(state, channels),
         attention_after=tuple(places),
         upsampler=upsampler,
     )
@@ -61,7 +62,7 @@ def infer_config(state: State) -> ModelConfig:
 
 def _with_the_unseen(shape: ModelConfig, attention: AttentionConfig) -> ModelConfig:
     """`shape` and `attention` completed by what tensors do not show."""
-    seen = ("channels", "num_blocks", "block_width", "attention_after", "upsampler")
+    seen = ("channels", "num_blocks", "block", "block_width", "block_kernel", "attention_after", "upsampler")
     kin = recipes.SMALL if shape.upsampler == "direct" else recipes.ENLCN
     for named in recipes.NETWORKS.values():
         alike = all(getattr(named, field) == getattr(shape, field) for field in seen)
@@ -107,11 +108,16 @@ def _attention(state: State, channels: int) -> AttentionConfig:
     )
 
 
-def _block_width(state: State, channels: int) -> int | None:
-    """Channels inside the blocks, where they differ from those outside."""
-    widths = (value.shape[0] for key, value in state.items() if key.endswith(".conv1.weight"))
-    width = next(widths, channels)
-    return None if width == channels else width
+def _block(state: State, channels: int) -> dict[str, Any]:
+    """What the blocks are: their kind, channels inside where they differ from those outside, a gated one's kernel."""
+    spread = next((value for key, value in state.items() if key.endswith(".spread.weight")), None)
+    if spread is not None:
+        kind = {"block": "gated", "block_kernel": spread.shape[-1]}
+        width = spread.shape[0]
+    else:
+        kind = {"block": "residual"}
+        width = next((value.shape[0] for key, value in state.items() if key.endswith(".conv1.weight")), channels)
+    return kind | {"block_width": None if width == channels else width}
 
 
 def _upsampler(state: State, channels: int) -> tuple[str, int]:

@@ -16,17 +16,20 @@ from enlcn.errors import UserError
 from enlcn.hub_methods import HubMethods
 from enlcn.models.attention import ENLCA, Attention, Pair
 from enlcn.models.blocks import UPSAMPLERS, ResidualBlock, conv3x3
+from enlcn.models.gated_block import GatedBlock
 from enlcn.models.rivals import CCA, NLA, NLSA
+
+Block = ResidualBlock | GatedBlock
 
 
 class Stage(nn.Module):
     """At most one attention, then residual blocks: all that lies between two moments of global exchange."""
 
-    def __init__(self, attention: Attention | None, blocks: list[ResidualBlock]):
+    def __init__(self, attention: Attention | None, blocks: list[Block], *, halo: int):
         super().__init__()
         self.attention = attention
         self.blocks = nn.Sequential(*blocks)
-        self.halo = ResidualBlock.halo * len(blocks)  # how far the blocks see
+        self.halo = halo  # how far the blocks see
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, C, H, W) -> (B, C, H, W)."""
@@ -102,14 +105,19 @@ def _build_stages(config: ModelConfig) -> list[Stage]:
     return [
         Stage(
             build_attention(config.attention, config.channels) if has_attention else None,
-            [_build_block(config) for _ in range(num_blocks)],
+            [BLOCKS[config.block](config) for _ in range(num_blocks)],
+            halo=num_blocks * config.block_halo,
         )
         for has_attention, num_blocks in config.stages
     ]
 
 
-def _build_block(config: ModelConfig) -> ResidualBlock:
-    return ResidualBlock(config.channels, res_scale=config.res_scale, width=config.block_width)
+BLOCKS: dict[str, Callable[[ModelConfig], Block]] = {
+    "residual": lambda config: ResidualBlock(config.channels, res_scale=config.res_scale, width=config.block_width),
+    "gated": lambda config: GatedBlock(
+        config.channels, res_scale=config.res_scale, width=config.block_width, kernel=config.block_kernel
+    ),
+}
 
 
 def build_attention(config: AttentionConfig, channels: int) -> Attention:

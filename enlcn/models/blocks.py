@@ -17,13 +17,16 @@ def conv3x3(channels_in: int, channels_out: int) -> nn.Conv2d:
 class ResidualBlock(nn.Module):
     """x + res_scale * conv(relu(conv(x))), `width` channels between the two. (B, C, H, W) -> (B, C, H, W)."""
 
-    halo = 2  # how far it sees
-
     def __init__(self, channels: int, *, res_scale: float, width: int | None = None):
         super().__init__()
         self.conv1 = conv3x3(channels, width or channels)
         self.conv2 = conv3x3(width or channels, channels)
         self.res_scale = res_scale
+
+    @property
+    def dense(self) -> tuple[nn.Conv2d, nn.Conv2d]:
+        """The convolutions between all channels: res_scale multiplies what the last gives."""
+        return self.conv1, self.conv2
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, C, H, W) -> (B, C, H, W)."""

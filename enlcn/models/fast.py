@@ -10,6 +10,7 @@ Axes: B batch, C channels, H rows, W columns, s scale.
 import copy
 import threading
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -102,9 +103,8 @@ class FastNetwork:
         for attention, blocks in self._stages:
             if attention is not None:
                 x = attention(x)
-            for first, second in blocks:
-                inner = first.with_bias_relu(x, fused=self.fused_relu)
-                x = second.with_residual(inner, x)
+            for block in blocks:
+                x = block(x)
         return self._body_end.with_residual(x, shallow)
 
     def _reconstruct(self, x: Tensor) -> Tensor:
@@ -166,16 +166,20 @@ class FastNetwork:
         return _Convolution(weight, bias.to(self.dtype))
 
     def _folded_stage(self, stage: Stage) -> "_Stage":
-        blocks = []
-        for block in stage.blocks:
-            assert isinstance(block, ResidualBlock)
-            blocks.append((self._folded(block.conv1), self._folded(block.conv2, scale=block.res_scale)))
+        blocks = [self._folded_block(block) for block in stage.blocks]
         if stage.attention is None:
             return None, blocks
         attention = copy.deepcopy(stage.attention).eval().requires_grad_(False).to(self.dtype)
         for name, buffer in stage.attention.named_buffers():  # random matrices keep their precision
             setattr(attention, name, buffer.detach().clone())
         return attention, blocks
+
+    def _folded_block(self, block: nn.Module) -> Callable[[Tensor], Tensor]:
+        if isinstance(block, ResidualBlock):
+            first, second = self._folded(block.conv1), self._folded(block.conv2, scale=block.res_scale)
+            return lambda x: second.with_residual(first.with_bias_relu(x, fused=self.fused_relu), x)
+        copied = copy.deepcopy(block).eval().requires_grad_(False)
+        return copied.to(self.dtype, memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def _folded_upsampler(self, upsampler: nn.Module) -> "tuple[list[tuple[_Convolution, int]], _LastStep | None]":
         """Convolutions with the factors of the shuffles after them, and the last step where that gives RGB."""
@@ -247,4 +251,4 @@ class _Captured:
     free: torch.cuda.Event
 
 
-_Stage = tuple[Attention | None, list[tuple[_Convolution, _Convolution]]]
+_Stage = tuple[Attention | None, list[Callable[[Tensor], Tensor]]]

@@ -9,7 +9,6 @@ from torch import Tensor
 from enlcn.config import ModelConfig
 from enlcn.data.image_io import to_float
 from enlcn.models.backbone import SRNetwork
-from enlcn.models.blocks import ResidualBlock
 from enlcn.reproduce.estimators import without_attention
 from enlcn.reproduce.panels import Panel, heat_panel, photo_panel, save_panels
 from enlcn.reproduce.preset import Preset
@@ -75,7 +74,7 @@ def convolution_radius(config: ModelConfig) -> int:
     """How far convolutions alone reach, in LR pixels (those after a pixel shuffle counted whole)."""
     steps = 1 if config.upsampler == "direct" or config.scale == 3 else config.scale.bit_length() - 1
     upsampler = steps + (0 if config.upsampler == "direct" else 1)
-    return 1 + ResidualBlock.halo * config.num_blocks + 1 + upsampler
+    return 1 + config.block_halo * config.num_blocks + 1 + upsampler
 
 
 def describe(influence: Tensor, point: tuple[int, int], config: ModelConfig) -> dict[str, Any]:

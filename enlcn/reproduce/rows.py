@@ -36,7 +36,9 @@ ESTIMATED = {
 # Looked at by the figures: their weights are kept.
 DRAWN = (BASE, ENLA, ENLA_K, FULL, NLA, NLSA)
 _LATER_SETTINGS = (
+    ("model", "block"),
     ("model", "block_width"),
+    ("model", "block_kernel"),
     ("data", "any_offset"),
     ("data", "swap_colours"),
     ("data", "smallest_factor"),

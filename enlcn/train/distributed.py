@@ -1,5 +1,6 @@
 """One process or many: what torchrun tells each, and how they agree."""
 
+import gc
 import inspect
 import os
 from collections.abc import Iterator
@@ -96,6 +97,9 @@ def processes(device: str) -> Iterator[Ranks]:
     try:
         yield Ranks(rank, world_size, chosen)
     finally:
+        # The group's threads end with the last that holds it. They must not outlive Python, which would abort: they
+        # let go of tensors.
+        gc.collect()
         dist.destroy_process_group()
 
 

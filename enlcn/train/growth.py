@@ -17,7 +17,7 @@ from enlcn.errors import UserError
 from enlcn.models.backbone import SRNetwork
 
 _TAIL = "upsampler."
-_MULTIPLIED = {"blocks": "conv2", "attention": "value"}  # what a residual's factor multiplies
+_MULTIPLIED = {"blocks": ("conv2", "project"), "attention": ("value",)}  # what a residual's factor multiplies
 _NORMALISED = ("query", "key", "match")
 
 
@@ -68,6 +68,7 @@ def _places(config: ModelConfig) -> Iterator[str]:
 def _places_for(given: ModelConfig, wanted: ModelConfig) -> dict[str, str]:
     """Where each attention and block of the given network goes: the first free place of its kind, order kept."""
     _refuse_deeper(given, wanted)
+    _refuse_other_blocks(given, wanted)
     free = _places(wanted)
     taken = {}
     for place in _places(given):
@@ -86,6 +87,14 @@ def _refuse_deeper(given: ModelConfig, wanted: ModelConfig) -> None:
             raise UserError(f"it {words.format(have)}, the network has {room}")
 
 
+def _refuse_other_blocks(given: ModelConfig, wanted: ModelConfig) -> None:
+    if given.block != wanted.block:
+        raise UserError(f"its blocks are {given.block}, the network's {wanted.block}")
+    sizes = ("channels", "inner_channels", "block_kernel")
+    if wanted.block == "gated" and any(getattr(given, name) != getattr(wanted, name) for name in sizes):
+        raise UserError("gated blocks are not widened: they divide by the mean over all channels")
+
+
 def _kind(name: str) -> str | None:
     """blocks or attention; None for what lies in no stage."""
     return name.split(".")[2] if name.startswith("stages.") else None
@@ -99,7 +108,7 @@ def _module(name: str) -> str:
 def _factor(name: str, given: ModelConfig, wanted: ModelConfig) -> float:
     """What makes up for another factor of the residual."""
     kind = _kind(name)
-    if kind is None or _module(name) != _MULTIPLIED[kind]:
+    if kind is None or _module(name) not in _MULTIPLIED[kind]:
         return 1.0
     parts = (given, wanted) if kind == "blocks" else (given.attention, wanted.attention)
     had, has = (part.res_scale for part in parts)
@@ -111,7 +120,7 @@ def _factor(name: str, given: ModelConfig, wanted: ModelConfig) -> float:
 def _silence(name: str, value: Tensor, channels: int) -> None:
     """Let a block or attention that is new add nothing to the first channels."""
     kind = _kind(name)
-    if kind is not None and _module(name) == _MULTIPLIED[kind]:
+    if kind is not None and _module(name) in _MULTIPLIED[kind]:
         value[:channels] = 0
 
 

@@ -39,6 +39,12 @@ MODERN_SMALL = replace(
     loss=replace(MODERN.loss, num_rows=16),
     schedule=replace(MODERN.schedule, learning_rate=1e-3),
 )
+# Gated blocks, as they were compared with EDSR's (docs/log.md).
+MODERN_GATED = replace(
+    MODERN_SMALL,
+    data=replace(MODERN_SMALL.data, by_area=False),
+    optimizer=replace(MODERN_SMALL.optimizer, kind="muon", inner_factor=3.0),
+)
 # A last stage for a trained network (--init): larger crops, F as it is, and the error that PSNR is a function of. By
 # then errors are about 0.03, so that the gradient of their squares is a twentieth of L1's; L_cl's weight follows.
 POLISH = replace(
@@ -50,6 +56,8 @@ POLISH = replace(
     total_steps=4000,
 )
 
+# For CPUs, in at most 1.5 M parameters; those called edsr are without attention.
+_LIGHT = ("enlcn-light", "edsr-light", "enlcn-gated", "edsr-gated")
 # Two CPU cores and ten minutes: small, with the average short enough for a few thousand steps, in which Muon is ahead.
 CPU = TrainConfig(
     model=replace(recipes.SMALL, scale=2, channels=32, num_blocks=8, attention_after=(0, 4)),
@@ -103,11 +111,11 @@ def _all() -> dict[str, TrainConfig]:
         for name in ("edsr", "enlcn-small", "edsr-small", "enlcn-tiny"):
             named[f"paper-{name}-x{scale}"] = paper(recipes.network(f"{name}-x{scale}"))
     for scale in SCALES:
-        for name in ("enlcn", "enlcn-small", "edsr-small", "enlcn-light", "edsr-light"):
-            base = MODERN if name == "enlcn" else MODERN_SMALL
+        for name in ("enlcn", "enlcn-small", "edsr-small", *_LIGHT):
+            base = MODERN if name == "enlcn" else MODERN_GATED if name.endswith("-gated") else MODERN_SMALL
             named[f"modern-{name}-x{scale}"] = modern(recipes.network(f"{name}-x{scale}"), base)
     for scale in SCALES:
-        for name in ("enlcn-light", "edsr-light"):
+        for name in _LIGHT:
             named[f"polish-{name}-x{scale}"] = modern(recipes.network(f"{name}-x{scale}"), POLISH)
     named["cpu-x2"] = CPU
     return named | _ablations()

@@ -11,8 +11,7 @@ import copy
 import torch
 from torch import Tensor, nn
 
-from enlcn.models.backbone import SRNetwork
-from enlcn.models.blocks import ResidualBlock
+from enlcn.models.backbone import Block, SRNetwork
 
 
 class RoundedNetwork:
@@ -30,11 +29,12 @@ class RoundedNetwork:
         self.network: SRNetwork = copy.deepcopy(trained, shared)
         self._alike: dict[tuple[float, torch.dtype | None], _Counterparts] = {}
         for block in self.network.modules():
-            if isinstance(block, ResidualBlock):
-                self._replace(block.conv1, "weight", dtype)
-                self._replace(block.conv2, "weight", dtype, block.res_scale)
+            if isinstance(block, Block):
+                first, last = block.dense
+                self._replace(first, "weight", dtype)
+                self._replace(last, "weight", dtype, block.res_scale)
                 if block.res_scale != 1:
-                    self._replace(block.conv2, "bias", None, block.res_scale)  # autocast rounds all biases
+                    self._replace(last, "bias", None, block.res_scale)  # autocast rounds all biases
                     block.res_scale = 1.0
         for convolution in (self.network.body_end, *self.network.upsampler.autocast_steps()):
             self._replace(convolution, "weight", dtype)

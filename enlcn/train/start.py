@@ -85,45 +85,53 @@ def train(job: Job, *, console: Console | None = None, progress: Callable[[int, 
     if job.budget is not None and job.budget <= 0:
         raise UserError("the budget must be positive")
     with processes(job.device) as ranks:
-        folder = RunFolder(job.out)
-        snapshot = _snapshot_of(job, folder)
-        if snapshot is not None and _is_finished(job, folder, snapshot):
-            return Outcome(
-                snapshot.step, snapshot.elapsed, None, snapshot.best_psnr, snapshot.skipped, was_finished=True
-            )
-        if snapshot is not None:
-            _tell_how_it_goes_on(job, snapshot)
-        set_up_backends(job.config.engine, ranks.device)
-        # What may be wrong comes first: decoding the training images can take minutes.
+        return _train(job, ranks, started, console, progress)
+
+
+def _train(
+    job: Job,
+    ranks: Ranks,
+    started: float,
+    console: Console | None,
+    progress: Callable[[int, int], None] | None,
+) -> Outcome:
+    folder = RunFolder(job.out)
+    snapshot = _snapshot_of(job, folder)
+    if snapshot is not None and _is_finished(job, folder, snapshot):
+        return Outcome(snapshot.step, snapshot.elapsed, None, snapshot.best_psnr, snapshot.skipped, was_finished=True)
+    if snapshot is not None:
+        _tell_how_it_goes_on(job, snapshot)
+    set_up_backends(job.config.engine, ranks.device)
+    # What may be wrong comes first: decoding the training images can take minutes.
+    if ranks.is_main:
+        check_folder(job.out)
+    sampling_of(job.config, ranks)
+    files = _find_images(job)
+    held_out = _load_held_out(job, files) if ranks.is_main else []
+    network = _initial_network(job, snapshot).to(ranks.device)
+    images = _load_images(job, files, ranks, progress)
+    if snapshot is not None and snapshot.data_key != images.key:
+        log.warning("the training images differ from those this run began with")
+    reports = _open_reports(job, ranks, snapshot, console)
+    try:
         if ranks.is_main:
-            check_folder(job.out)
-        sampling_of(job.config, ranks)
-        files = _find_images(job)
-        held_out = _load_held_out(job, files) if ranks.is_main else []
-        network = _initial_network(job, snapshot).to(ranks.device)
-        images = _load_images(job, files, ranks, progress)
-        if snapshot is not None and snapshot.data_key != images.key:
-            log.warning("the training images differ from those this run began with")
-        reports = _open_reports(job, ranks, snapshot, console)
-        try:
-            if ranks.is_main:
-                folder.write_config(job.config)
-            run = Run(
-                job.config,
-                network,
-                images,
-                held_out,
-                ranks,
-                folder,
-                reports,
-                started=started,
-                budget=job.budget,
-                snapshot=snapshot,
-            )
-            with StopRequest() as stop:  # not before: until the first step there is nothing to save
-                return run.until_done(stop)
-        finally:
-            reports.close()
+            folder.write_config(job.config)
+        run = Run(
+            job.config,
+            network,
+            images,
+            held_out,
+            ranks,
+            folder,
+            reports,
+            started=started,
+            budget=job.budget,
+            snapshot=snapshot,
+        )
+        with StopRequest() as stop:  # not before: until the first step there is nothing to save
+            return run.until_done(stop)
+    finally:
+        reports.close()
 
 
 def _snapshot_of(job: Job, folder: RunFolder) -> Snapshot | None:

@@ -8,7 +8,6 @@ import torch
 
 from enlcn.config import ModelConfig
 from enlcn.errors import UserError
-from enlcn.models.blocks import ResidualBlock
 
 DEFAULT_SHARE = 0.6
 SMALLEST_LIMIT = 512 * 2**20  # the libraries alone take half of it
@@ -62,7 +61,7 @@ def whole_image_bytes(config: ModelConfig, height: int, width: int) -> int:
 
 def tile_bytes(config: ModelConfig, side: int) -> int:
     """Peak of streaming with tiles of that side, beyond its planes and the libraries themselves."""
-    halo = ResidualBlock.halo * max(num_blocks for _, num_blocks in config.stages) + 4
+    halo = config.block_halo * max(num_blocks for _, num_blocks in config.stages) + 4
     # At x4 EDSR's holds the features at twice the size and, for a moment, again as they are shuffled; then, in 16 bits
     # on a GPU, nine taps of 48 numbers for each of those four pixels.
     upsampler = 12 * config.channels + {"stepwise": 2400, "direct": 600}[config.upsampler]

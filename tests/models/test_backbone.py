@@ -11,6 +11,7 @@ from enlcn.errors import UserError
 from enlcn.export.infer import infer_config
 from enlcn.losses import total_loss
 from enlcn.models.backbone import SRNetwork
+from enlcn.models.gated_block import GatedBlock
 
 
 def on_meta(config):
@@ -45,10 +46,43 @@ def test_blocks_may_be_wider_inside():
     assert count(config) == count(recipes.TINY) + config.num_blocks * extra
     assert describe_body(config) == "4 residual blocks of 16 channels, 40 inside"
     assert infer_config(network.state_dict()) == config
-    with pytest.raises(UserError, match="no place for blocks of another width inside"):
+    with pytest.raises(UserError, match="no place for gated blocks, nor for blocks of another width inside"):
         authors_format.from_ours(network.state_dict(), replace(config, upsampler="stepwise"))
     with pytest.raises(UserError, match="block_width must be positive"):
         replace(config, block_width=0)
+
+
+@pytest.mark.parametrize("width", [None, 24])
+def test_blocks_may_be_gated(width):
+    config = replace(recipes.TINY, block="gated", block_width=width, block_kernel=5)
+    network = SRNetwork(config)
+    inner = width or 16
+    each = 2 * inner * (16 + 1) + inner * (25 + 1) + 16 * (inner + 1)
+    rest = count(recipes.TINY) - 4 * 2 * 16 * (9 * 16 + 1)
+    assert count(config) == rest + 4 * each
+    assert describe_body(config) == f"4 gated 5x5 blocks of 16 channels{', 24 inside' if width else ''}"
+    assert infer_config(network.state_dict()) == config
+    with pytest.raises(UserError, match="no place for gated blocks"):
+        authors_format.from_ours(network.state_dict(), replace(config, upsampler="stepwise"))
+
+
+def test_a_gated_block_is_its_equation():
+    torch.manual_seed(0)
+    block = GatedBlock(6, res_scale=0.3, width=10, kernel=5).double()
+    x = torch.randn(2, 6, 7, 9, dtype=torch.float64)
+    mean_square = x.square().mean(1, keepdim=True)
+    both = torch.einsum("jc,bchw->bjhw", block.expand.weight[..., 0, 0], x / (mean_square + 1e-4).sqrt())
+    said, heard = (both + block.expand.bias.view(-1, 1, 1)).split(10, dim=1)
+    around = torch.nn.functional.unfold(heard, 5, padding=2).view(2, 10, 25, 7, 9)
+    spread = torch.einsum("jk,bjkhw->bjhw", block.spread.weight.view(10, 25), around) + block.spread.bias.view(-1, 1, 1)
+    branch = torch.einsum("cj,bjhw->bchw", block.project.weight[..., 0, 0], said * spread)
+    expected = x + 0.3 * (branch + block.project.bias.view(-1, 1, 1))
+    assert torch.allclose(block(x), expected, rtol=1e-12)
+
+
+def test_light_networks_have_at_most_a_million_and_a_half_parameters():
+    for name in ("enlcn-light", "edsr-light", "enlcn-gated", "edsr-gated"):
+        assert all(count(recipes.network(f"{name}-x{scale}")) <= 1_500_000 for scale in (2, 3, 4))
 
 
 @pytest.mark.parametrize("name", recipes.NETWORKS)

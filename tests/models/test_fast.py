@@ -22,8 +22,10 @@ def test_is_the_network(name, upsampler, scale):
         assert torch.allclose(FastNetwork(network, torch.float64)(lr), network(lr), rtol=1e-6, atol=1e-7)
 
 
-def test_blocks_may_be_wider_inside():
-    network = SRNetwork(replace(recipes.TINY, block_width=40)).double()
+@pytest.mark.parametrize("block", ["residual", "gated"])
+@pytest.mark.parametrize("res_scale", [1.0, 0.1])
+def test_blocks_may_be_of_another_kind_and_wider_inside(block, res_scale):
+    network = SRNetwork(replace(recipes.TINY, block=block, block_width=40, res_scale=res_scale)).double()
     lr = torch.rand(1, 3, 9, 11, dtype=torch.float64)
     with torch.no_grad():
         assert torch.allclose(FastNetwork(network, torch.float64)(lr), network(lr), rtol=1e-6, atol=1e-7)

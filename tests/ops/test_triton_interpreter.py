@@ -11,11 +11,11 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="Triton is for Linux")
-@pytest.mark.parametrize("file", ["test_triton_contrastive.py", "test_triton_enlca.py", "test_triton_epilogues.py"])
-def test_kernels_in_the_interpreter(file):
+@pytest.mark.parametrize("name", ["contrastive", "depthwise", "enlca", "epilogues"])
+def test_kernels_in_the_interpreter(name):
     """Triton decides when it is first imported, and other tests import it through torch.compile."""
     pytest.importorskip("triton")
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", f"tests/ops/{file}"]
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", f"tests/ops/test_triton_{name}.py"]
     environment = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
     for name in [name for name in environment if name.startswith("PYTEST_")]:
         del environment[name]  # a parallel run's workers must not be mistaken for this one

@@ -51,6 +51,20 @@ def test_the_larger_network_computes_what_the_smaller_did(change):
     assert torch.allclose(target(lr), source(lr), rtol=0, atol=1e-12)
 
 
+def test_gated_networks_grow_deeper_but_not_wider():
+    gated = replace(SMALL, block="gated")
+    source = network(gated, seed=1)
+    target, new = grow(source, replace(gated, num_blocks=5, attention_after=(0, 2, 5), res_scale=0.1))
+    lr = torch.rand(2, 3, 9, 7, dtype=torch.float64)
+    assert torch.allclose(target(lr), source(lr), rtol=0, atol=1e-12)
+    assert {name.rsplit(".", 2)[1] for name in new} == {"expand", "spread", "project"}
+    for change in ({"channels": 16}, {"block_width": 12}, {"block_kernel": 9}):
+        with pytest.raises(UserError, match="gated blocks are not widened"):
+            grow(source, replace(gated, **change))
+    with pytest.raises(UserError, match="its blocks are gated, the network's residual"):
+        grow(source, SMALL)
+
+
 def test_another_number_of_features_means_another_f():
     source = network(SMALL, seed=1)
     more = replace(SMALL, attention=replace(SMALL.attention, num_features=2 * SMALL.attention.num_features))

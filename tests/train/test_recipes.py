@@ -48,7 +48,7 @@ def test_every_ablation_row_has_a_recipe():
 
 def test_all_that_was_promised_is_there():
     for scale in (2, 3, 4):
-        for name in ("enlcn", "enlcn-small", "edsr-small", "enlcn-light", "edsr-light"):
+        for name in ("enlcn", "enlcn-small", "edsr-small", "enlcn-light", "edsr-light", "enlcn-gated", "edsr-gated"):
             run = recipe(f"modern-{name}-x{scale}")
             assert run.model == recipes.network(f"{name}-x{scale}")
             assert run.schedule.kind == "cosine"
@@ -56,10 +56,10 @@ def test_all_that_was_promised_is_there():
             assert run.optimizer.ema_decay
             assert run.engine.channels_last
             assert run.cadence.redraw_until == 0.5
-        for name in ("enlcn-light", "edsr-light"):
+        for name in ("enlcn-light", "edsr-light", "enlcn-gated", "edsr-gated"):
             run = recipe(f"polish-{name}-x{scale}")
             assert (run.loss.pixel, run.cadence.redraw) == ("l2", 0)
-            assert (run.loss.contrastive_weight > 0) == (name == "enlcn-light")
+            assert (run.loss.contrastive_weight > 0) == name.startswith("enlcn")
         # As when they were first published: runs of them go on.
         assert recipe(f"modern-edsr-small-x{scale}").loss == NO_CONTRAST
     with pytest.raises(

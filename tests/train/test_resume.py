@@ -139,7 +139,9 @@ def test_a_run_older_than_some_settings_goes_on(tmp_path, pictures, cache):
     last = RunFolder(job.out).last
     content = torch.load(last, weights_only=True)
     config = json.loads(content["config"])
-    del config["loss"]["pixel"], config["model"]["block_width"]
+    del config["loss"]["pixel"]
+    for name in ("block", "block_width", "block_kernel"):
+        del config["model"][name]
     for name in ("any_offset", "swap_colours", "smallest_factor", "candidates", "by_area"):
         del config["data"][name]
     for name in ("kind", "momentum", "inner_factor", "residual_factor"):

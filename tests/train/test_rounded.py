@@ -39,17 +39,20 @@ def both(model):
     return plain, expected, loss, {name: weight.grad for name, weight in network.named_parameters()}
 
 
-@pytest.mark.parametrize("model", [recipes.TINY, STEPWISE, replace(STEPWISE, scale=2)])
+@pytest.mark.parametrize(
+    "model", [recipes.TINY, STEPWISE, replace(STEPWISE, scale=2), replace(recipes.TINY, block="gated")]
+)
 def test_values_and_gradients_are_autocasts_to_the_bit(model):
     plain, expected, loss, found = both(model)
     assert torch.equal(loss, plain)
     assert all(torch.equal(found[name], gradient) for name, gradient in expected.items())
 
 
-def test_a_residuals_factor_goes_into_weights():
+@pytest.mark.parametrize("block", ["residual", "gated"])
+def test_a_residuals_factor_goes_into_weights(block):
     """Without rounding, the same function and the same gradients."""
     torch.manual_seed(0)
-    network = SRNetwork(SCALED).double()
+    network = SRNetwork(replace(SCALED, block=block)).double()
     rounded = RoundedNetwork(network, torch.float64)
     lr = torch.rand(1, 3, 7, 8, dtype=torch.float64)
     sr = network(lr)

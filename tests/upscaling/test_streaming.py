@@ -47,13 +47,15 @@ def streamed(network, lr, side, dtype=np.float32, budget=0):
     width=st.integers(1, 45),
     scale=st.sampled_from([2, 3, 4]),
     upsampler=st.sampled_from(["direct", "stepwise"]),
-    block_width=st.sampled_from([None, 24]),
+    block=st.sampled_from(
+        [{}, {"block_width": 24}, {"block": "gated", "block_width": 24}, {"block": "gated", "block_kernel": 3}]
+    ),
     places=st.sampled_from([(), (0,), (3,), (5,), (0, 1, 2, 3, 5)]),
     amplification=st.sampled_from([6.0, 64.0, None]),
     in_memory=st.booleans(),
 )
 def test_streaming_equals_the_whole_image(
-    side, height, width, scale, upsampler, block_width, places, amplification, in_memory
+    side, height, width, scale, upsampler, block, places, amplification, in_memory
 ):
     torch.manual_seed(side)
     attention = AttentionConfig(kind="enlca" if places else "none", num_features=24, amplification=amplification)
@@ -62,9 +64,9 @@ def test_streaming_equals_the_whole_image(
         scale=scale,
         upsampler=upsampler,
         num_blocks=5,
-        block_width=block_width,
         attention_after=places,
         attention=attention,
+        **block,
     )
     network = SRNetwork(config).eval()
     lr = torch.rand(1, 3, height, width)

@@ -1,4 +1,4 @@
-"""EDSR's upsampler, whose last layers are computed as one, in exported files of every kind and scale."""
+"""EDSR's upsampler, whose last layers are computed as one, and gated blocks, in exported files of every kind."""
 
 from dataclasses import replace
 
@@ -19,10 +19,21 @@ SIZES = ((1, 1), (1, 5), (5, 1), (9, 7))
 @pytest.mark.parametrize("kind", ["onnx", "pt2"])
 @pytest.mark.parametrize("scale", [2, 3, 4])
 def test_stepwise_upsamplers_at_any_size(scale, kind, precision, tmp_path):
+    check(replace(recipes.EDSR, channels=8, num_blocks=1, scale=scale), kind, precision, tmp_path)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp16"])
+@pytest.mark.parametrize("kind", ["onnx", "pt2"])
+def test_gated_blocks_at_any_size(kind, precision, tmp_path):
+    check(replace(recipes.TINY, block="gated", block_width=24), kind, precision, tmp_path)
+
+
+def check(config, kind, precision, tmp_path):
+    """An exported network is the network."""
     if kind == "onnx":
         pytest.importorskip("onnxruntime", reason="needs the onnx extra")
     torch.manual_seed(0)
-    network = SRNetwork(replace(recipes.EDSR, channels=8, num_blocks=1, scale=scale)).eval()
+    network = SRNetwork(config).eval()
     path = tmp_path / f"network.{kind}"
     export = {"onnx": export_onnx, "pt2": export_pt2}[kind]
     export(network, path, precision=precision)

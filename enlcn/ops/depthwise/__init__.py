@@ -1,0 +1,61 @@
+"""A convolution of each channel by itself, with large kernels, and the one place where kernels or PyTorch is chosen.
+
+PyTorch's own is fast on CPUs; on CUDA its gradients take many times what reading the numbers takes.
+
+Axes: B batch, C channels, H rows, W columns, K side of the kernel.
+"""
+
+import importlib.util
+import os
+
+import torch
+from torch import Tensor
+from torch.nn.functional import conv2d
+
+BACKENDS = ("auto", "naive", "triton")
+MAX_SIDE = 15
+_DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+_TRITON_INSTALLED = importlib.util.find_spec("triton") is not None
+
+
+def depthwise(x: Tensor, weight: Tensor, bias: Tensor | None, *, backend: str = "auto") -> Tensor:
+    """Every channel convolved with a kernel of its own, zeros beyond the edges.
+
+    >>> import torch
+    >>> depthwise(torch.rand(1, 8, 5, 6), torch.rand(8, 1, 7, 7), torch.zeros(8)).shape
+    torch.Size([1, 8, 5, 6])
+
+    Args:
+        x: (B, C, H, W); channels_last is fastest, also as some channels of a larger such tensor.
+        weight: (C, 1, K, K), K odd.
+        bias: (C,) or None.
+        backend: "auto", "naive" or "triton".
+
+    Returns:
+        (B, C, H, W) in x's type (under autocast, by PyTorch's own convolution: in autocast's).
+    """
+    if backend not in BACKENDS:
+        raise ValueError(f"unknown backend {backend!r}; choose from {', '.join(BACKENDS)}")
+    if backend == "triton" or (backend == "auto" and can_run(x, weight)):
+        from enlcn.ops.depthwise.operators import depthwise_operator
+
+        out: Tensor = depthwise_operator(x, weight, bias)
+        return out
+    return naive(x, weight, bias)
+
+
+def naive(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """As `depthwise`, by PyTorch's convolution."""
+    return conv2d(x, weight, bias, padding=weight.shape[-1] // 2, groups=x.shape[1])
+
+
+def can_run(x: Tensor, weight: Tensor) -> bool:
+    """Whether the kernels take this input: on a CUDA device, or in Triton's interpreter."""
+    if not _TRITON_INSTALLED or x.dtype not in _DTYPES or x.numel() == 0 or weight.shape[-1] > MAX_SIDE:
+        return False
+    if x.device.type == "cpu":
+        return os.environ.get("TRITON_INTERPRET") == "1"
+    return x.is_cuda and torch.version.hip is None
+
+
+__all__ = ["BACKENDS", "can_run", "depthwise", "naive"]
