@@ -43,6 +43,10 @@ VARIANTS = {
         Variant("compiled + graph, L_cl on 64 rows", CAPTURED, num_rows=64),
         Variant("compiled + graph, plain attention, L_cl on 64 rows", CAPTURED, num_rows=64, backend="naive"),
     ],
+    "gated": [
+        Variant("compiled + graph", CAPTURED, num_rows=16),
+        Variant("compiled + graph, depthwise by PyTorch", CAPTURED, num_rows=16, depthwise="naive"),
+    ],
     "small": [
         Variant("data from the set", CAPTURED, num_rows=16),
         Variant("one constant batch", CAPTURED, num_rows=16, constant_batch=True),

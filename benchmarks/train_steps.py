@@ -14,10 +14,11 @@ from enlcn.data.patches import PatchSource
 from enlcn.data.shards import PackedImages
 from enlcn.models.attention import Attention
 from enlcn.models.backbone import SRNetwork
+from enlcn.models.gated_block import GatedBlock
 from enlcn.ops.contrastive import RELEASED, contrastive_loss_naive
 from enlcn.train.config import DataConfig, EngineConfig, LossConfig, TrainConfig
 from enlcn.train.distributed import Ranks
-from enlcn.train.recipes import MODERN, MODERN_SMALL, PAPER
+from enlcn.train.recipes import MODERN, MODERN_GATED, MODERN_SMALL, PAPER
 from enlcn.train.step import TrainStep, set_up_backends
 
 CONTRASTIVE_WEIGHT = 1e-3
@@ -43,6 +44,7 @@ class Variant:
     engine: EngineConfig
     num_rows: int | None = None
     backend: str = "auto"
+    depthwise: str = "auto"
     constant_batch: bool = False
 
 
@@ -65,16 +67,19 @@ def workloads(tiny: bool) -> dict[str, Workload]:
     paper = replace(PAPER, loss=replace(PAPER.loss, contrastive_start=0))
     modern = replace(MODERN, loss=replace(MODERN.loss, contrastive_start=0))
     small = replace(MODERN_SMALL, model=recipes.network("enlcn-small-x4"))
+    gated = replace(MODERN_GATED, model=recipes.network("enlcn-gated-x4"))
     if tiny:
         model = replace(recipes.TINY, channels=8, num_blocks=2, attention_after=(0, 2))
         paper = replace(paper, model=model, data=DataConfig(crop=9, batch_size=2))
         modern = replace(paper, data=DataConfig(crop=12, batch_size=2))
         small = replace(modern, loss=LossConfig(contrastive_start=0, num_rows=16))
+        gated = replace(small, model=replace(model, block="gated"), optimizer=MODERN_GATED.optimizer)
     steps, warm_up, repeats = (2, 1, 1) if tiny else (15, 8, 3)
     return {
         "paper": Workload("paper size, batch 16 of 28x28", paper, steps, warm_up, repeats),
         "modern": Workload("paper size, batch 32 of 48x48", modern, steps, warm_up, repeats),
         "small": Workload("enlcn-small, batch 64 of 48x48", small, 4 * steps, warm_up, repeats),
+        "gated": Workload("enlcn-gated, batch 64 of 48x48", gated, 2 * steps, warm_up, repeats),
     }
 
 
@@ -120,17 +125,20 @@ def authors_step(work: Workload, source: PatchSource, device: torch.device) -> C
 def our_step(work: Workload, variant: Variant, source: PatchSource, device: torch.device) -> Callable[[], None]:
     config = replace(work.config, engine=variant.engine, loss=replace(work.config.loss, num_rows=variant.num_rows))
     set_up_backends(config.engine, device)
-    network = shared_network(work, variant.backend, device)
+    network = shared_network(work, variant.backend, variant.depthwise, device)
     patches = ConstantBatch(source, device) if variant.constant_batch else source
     state = TrainStep(network, config, patches, Ranks(0, 1, device))
     return lambda: state.advance(1e-4, with_contrast=True)
 
 
 @cache
-def shared_network(work: Workload, backend: str, device: torch.device) -> SRNetwork:
+def shared_network(work: Workload, backend: str, depthwise: str, device: torch.device) -> SRNetwork:
     """One network for all variants that compile it alike: compiling takes longer than measuring."""
     torch.manual_seed(0)
     network = SRNetwork(work.config.model).to(device)
     for attention in network.attentions:
         attention.backend = backend  # type: ignore[assignment]
+    for block in network.modules():
+        if isinstance(block, GatedBlock):
+            block.backend = depthwise
     return network

@@ -26,6 +26,8 @@ class GatedBlock(nn.Module):
         kernel: K, odd.
     """
 
+    backend = "auto"  # of `depthwise`
+
     def __init__(self, channels: int, *, res_scale: float, width: int | None = None, kernel: int = 7):
         super().__init__()
         width = width or channels
@@ -44,7 +46,8 @@ class GatedBlock(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """(B, C, H, W) -> (B, C, H, W)."""
         said, heard = self.expand(normalised(x)).chunk(2, dim=1)  # (B, J, H, W) each
-        residual: Tensor = self.project(said * depthwise(heard, self.spread.weight, self.spread.bias))
+        gate = depthwise(heard, self.spread.weight, self.spread.bias, backend=self.backend)
+        residual: Tensor = self.project(said * gate)
         return x + (residual if self.res_scale == 1 else self.res_scale * residual)
 
 

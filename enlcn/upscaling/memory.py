@@ -70,7 +70,9 @@ def tile_bytes(config: ModelConfig, side: int) -> int:
 
 
 def body_floats(config: ModelConfig) -> int:
-    """Numbers a pixel that a residual block and what surrounds it hold at once."""
+    """Numbers a pixel that a block and what surrounds it hold at once."""
+    if config.block == "gated":  # said and heard, what was spread, and their product
+        return 8 * config.channels + 8 * config.inner_channels
     return 8 * config.channels + 4 * max(config.channels, config.inner_channels)
 
 

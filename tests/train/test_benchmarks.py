@@ -35,6 +35,18 @@ def test_what_is_not_there_is_told(tmp_path, arguments, message):
     assert message in done.stderr
 
 
+def test_gated_blocks_are_timed(tmp_path):
+    done = run("train_gpu.py", "--tiny", "--groups", "gated", "--variants", ".*PyTorch", "--out", tmp_path / "t.json")
+    assert done.returncode == 0, done.stderr
+    (row,) = json.loads((tmp_path / "t.json").read_text())["rows"]
+    assert "failed" not in row, row
+    alone = subprocess.run(
+        [sys.executable, str(BENCHMARKS / "depthwise.py"), "--tiny"], capture_output=True, text=True, timeout=300
+    )
+    assert alone.returncode == 0, alone.stderr
+    assert "naive: forward and backward: {'ms': " in alone.stdout
+
+
 def test_kernels_of_a_step_are_listed():
     done = run("train_kernels.py", "--workload", "paper", "--tiny", "--most", 3)
     assert done.returncode == 0, done.stderr

@@ -4,15 +4,27 @@ Axes: B batch, C channels, H rows, W columns, K side of the kernel.
 """
 
 # mypy: disable-error-code="import-untyped,import-not-found,no-untyped-def"
+from dataclasses import dataclass
+
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-# Of the output, a program computes so many rows, columns and channels.
-_ROWS, _COLUMNS, _CHANNELS = 4, 16, 64
-# Of the weight's gradient, so many columns and channels at a time; a GPU is full with about so many programs.
-_GRADIENT_COLUMNS, _GRADIENT_CHANNELS, _PROGRAMS = 16, 32, 1024
+
+@dataclass(frozen=True)
+class Tiling:
+    """How many rows, columns and channels a program has at a time, and by how many warps; all powers of two."""
+
+    rows: int
+    columns: int
+    channels: int
+    warps: int
+
+
+CONVOLVE = Tiling(4, 16, 64, 4)
+WEIGHT_GRADIENT = Tiling(1, 16, 32, 4)  # line by line
+_PROGRAMS = 1024  # with about so many a GPU is full
 
 
 @triton.jit
@@ -122,14 +134,14 @@ def weight_gradient_kernel(
     )
 
 
-def convolve(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+def convolve(x: Tensor, weight: Tensor, bias: Tensor | None, tiling: Tiling = CONVOLVE) -> Tensor:
     """See `depthwise`. The result is channels_last."""
     x, stride = _with_one_pixel_stride(x)
     batch, channels, height, width = x.shape
     side = weight.shape[-1]
     out = torch.empty(x.shape, dtype=x.dtype, device=x.device, memory_format=torch.channels_last)
-    tiles = triton.cdiv(height, _ROWS) * triton.cdiv(width, _COLUMNS)
-    convolve_kernel[tiles, triton.cdiv(channels, _CHANNELS), batch](
+    tiles = triton.cdiv(height, tiling.rows) * triton.cdiv(width, tiling.columns)
+    convolve_kernel[tiles, triton.cdiv(channels, tiling.channels), batch](
         x,
         weight.reshape(channels, side * side).t().contiguous(),
         weight if bias is None else bias,
@@ -140,19 +152,19 @@ def convolve(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         channels,
         K=side,
         HAS_BIAS=bias is not None,
-        ROWS=_ROWS,
-        COLUMNS=_COLUMNS,
-        CHANNELS=_CHANNELS,
-        num_warps=4,
+        ROWS=tiling.rows,
+        COLUMNS=tiling.columns,
+        CHANNELS=tiling.channels,
+        num_warps=tiling.warps,
     )
     return out
 
 
-def weight_gradient(x: Tensor, gradient: Tensor, side: int) -> Tensor:
+def weight_gradient(x: Tensor, gradient: Tensor, side: int, tiling: Tiling = WEIGHT_GRADIENT) -> Tensor:
     """The gradient of the weight, (C, 1, K, K) in float32, of x and a channels_last gradient, (B, C, H, W) both."""
     x, stride = _with_one_pixel_stride(x)
     batch, channels, height, width = x.shape
-    groups = triton.cdiv(channels, _GRADIENT_CHANNELS)
+    groups = triton.cdiv(channels, tiling.channels)
     num_lines = batch * height
     lines_each = triton.cdiv(num_lines, max(1, _PROGRAMS // (groups * side)))
     parts = triton.cdiv(num_lines, lines_each)
@@ -169,9 +181,9 @@ def weight_gradient(x: Tensor, gradient: Tensor, side: int) -> Tensor:
         channels,
         K=side,
         PAD_K=triton.next_power_of_2(side),
-        COLUMNS=_GRADIENT_COLUMNS,
-        CHANNELS=_GRADIENT_CHANNELS,
-        num_warps=4,
+        COLUMNS=tiling.columns,
+        CHANNELS=tiling.channels,
+        num_warps=tiling.warps,
     )
     return sums.sum(0).t().reshape(channels, 1, side, side)
 
