@@ -2,7 +2,7 @@
 
     python benchmarks/depthwise.py                     # 64 x 96 channels x 48 x 48, 7x7, bf16, as enlcn-gated trains
     python benchmarks/depthwise.py --tilings           # ... and every tiling of both kernels, the best first
-    python benchmarks/depthwise.py --tiny              # on a CPU, by PyTorch alone unless TRITON_INTERPRET=1; times mean nothing
+    python benchmarks/depthwise.py --tiny              # on a CPU; with TRITON_INTERPRET=1 the kernels, too
 
 Each is checked against float64 first. A floor is given, too: every number read and written once, at the rate of a copy.
 """
