@@ -139,7 +139,7 @@ def bicubic(image: Image, size: tuple[int, int]) -> Image:
 
     if image.alpha is None or not has_transparency(image):
         return replace(image, pixels=enlarged(image.pixels, np.uint8), alpha=None)
-    # Colours weighted by alpha, as the network's are: what hides under transparent pixels must not show.
+    # Colours weighted by alpha: what hides under transparent pixels must not show.
     weighted = (image.pixels.astype(np.float32) * image.alpha[..., None] / top * (65535 / top) + 0.5).astype(np.uint16)
     alpha = enlarged(image.alpha[..., None], np.uint16)
     colours = enlarged(weighted, np.uint16).astype(np.float32) / np.maximum(alpha, 1)

@@ -103,11 +103,12 @@ def _can_be_streamed(path: Path) -> bool:
 
 
 def _scratch_bytes(opened: Any, engine: Any) -> int:
-    """All that may lie on disk at once: the input, what lies between stages, and the result, shrunk or not."""
+    """All that may lie on disk at once: the input, twice with alpha; between stages; the result, shrunk or not."""
     channels = opened.channels + opened.has_alpha
     pixels = opened.height * opened.width
     result = pixels * engine.scale**2 * channels * 2
-    return int(pixels * channels * opened.dtype.itemsize + pixels * features_channels(engine.network) * 4 + 2 * result)
+    source = pixels * (channels + opened.has_alpha * 3) * opened.dtype.itemsize
+    return int(source + pixels * features_channels(engine.network) * 4 + 2 * result)
 
 
 def header_size(path: Path) -> tuple[int, int] | None:

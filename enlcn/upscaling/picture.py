@@ -1,8 +1,9 @@
 """One picture: grey and alpha around a network that knows RGB alone, and any output size.
 
-Grey is repeated to RGB and averaged back. Alpha is upscaled like a grey picture; colours are multiplied by it before
-and divided after, so that what hides under transparent pixels does not bleed into visible ones. On a background, there
-is no alpha any more, and one run of the network instead of two.
+Grey is repeated to RGB and averaged back. Alpha is upscaled like a grey picture. Colours that hide under transparent
+pixels are replaced by those around before, so that they do not bleed into visible ones, and near transparency both
+results stay within what the input shows there. On a background, there is no alpha any more, and one run of the network
+instead of two.
 
 Axes: H rows, W columns of the LR picture, C = 1 or 3 channels, s scale.
 """
@@ -19,8 +20,10 @@ from enlcn.data.image_io import to_float, to_uint8, to_uint16
 from enlcn.errors import UserError
 from enlcn.upscaling.background import Colour, colour_values, flattened
 from enlcn.upscaling.engine import Engine, RunReport
-from enlcn.upscaling.extremes import hold_extremes
+from enlcn.upscaling.extremes import hold_clear
+from enlcn.upscaling.filling import filled
 from enlcn.upscaling.planes import MemoryPlane, NewPlane, Plane, in_memory, strips
+from enlcn.upscaling.ranges import hold_alpha, hold_colours
 from enlcn.upscaling.resizing import resize_plane
 from enlcn.upscaling.streaming import Progress
 from enlcn.upscaling.tiling import Tile
@@ -134,73 +137,60 @@ def upscale_source(
     if source.alpha is not None:
         alpha = new_plane(height * scale, width * scale, 1, dtype)
         if runs == 2:
-            reader, writer = _Reader(source.alpha, None), _Writer(alpha, None, scale, dtype)
+            reader, writer = _Reader(source.alpha), _Writer(alpha, scale, dtype)
             report = engine.upscale(height, width, reader, writer, _share(progress, 0, runs))
-            largest = np.array([np.iinfo(dtype).max], dtype)
-            hold_extremes(source.alpha, alpha, scale, clear=np.zeros_like(largest), opaque=largest)
         else:
             _fill(alpha, np.iinfo(dtype).max, dtype)
-    blended = source.alpha if runs == 2 else None
+    shown = source.pixels
+    if runs == 2:
+        assert source.alpha is not None
+        shown = filled(source.pixels, source.alpha, source.dtype, new_plane)
     pixels = new_plane(height * scale, width * scale, source.pixels.channels, dtype)
-    writer = _Writer(pixels, alpha if runs == 2 else None, scale, dtype)
-    second = engine.upscale(height, width, _Reader(source.pixels, blended), writer, _share(progress, runs - 1, runs))
+    writer = _Writer(pixels, scale, dtype)
+    second = engine.upscale(height, width, _Reader(shown), writer, _share(progress, runs - 1, runs))
     report = second if report is None else _joined(report, second)
     if seen is not None and background is not None:
         behind = colour_values(background, pixels.channels, dtype)
-        hold_extremes(seen, pixels, scale, clear=behind.round().astype(dtype), opaque=None)
+        hold_clear(seen, pixels, scale, behind.round().astype(dtype))
     if target.factor(height, width) < 1:
         report = replace(report, notes=(*report.notes, "smaller than the input; a scale above 1 enlarges"))
     if abs(out_height * width - out_width * height) > max(height, width):  # by more than rounding
         stretched = "stretched: width and height are in another proportion than the input's; give one of them"
         report = replace(report, notes=(*report.notes, stretched))
-    if exact:
-        return Source(pixels, alpha, dtype), report
-    shrunk = [
-        None if plane is None else _shrunk(plane, out_height, out_width, source.dtype, new_plane)
-        for plane in (pixels, alpha)
-    ]
-    assert shrunk[0] is not None
-    return Source(shrunk[0], shrunk[1], source.dtype), report
+    if not exact:
+        pixels = _shrunk(pixels, out_height, out_width, source.dtype, new_plane)
+        alpha = None if alpha is None else _shrunk(alpha, out_height, out_width, source.dtype, new_plane)
+    if runs == 2:
+        assert source.alpha is not None
+        assert alpha is not None
+        hold_alpha(source.alpha, alpha)
+        hold_colours(source.pixels, source.alpha, shown, pixels)
+    return Source(pixels, alpha, source.dtype), report
 
 
 class _Reader:
-    """Tiles of a plane as RGB (1, 3, h, w) in [0, 1], multiplied by alpha where there is one."""
+    """Tiles of a plane as RGB (1, 3, h, w) in [0, 1]."""
 
-    def __init__(self, pixels: Plane, alpha: Plane | None):
-        self._pixels, self._alpha = pixels, alpha
+    def __init__(self, pixels: Plane):
+        self._pixels = pixels
 
     def __call__(self, tile: Tile) -> Tensor:
-        values = _tensor(self._pixels, tile)
-        if self._alpha is not None:
-            values = values * _tensor(self._alpha, tile)
-        return values.expand(-1, 3, -1, -1)
+        values = self._pixels.read(tile.top, tile.bottom, tile.left, tile.right)
+        return to_float(torch.from_numpy(values)).permute(2, 0, 1).unsqueeze(0).expand(-1, 3, -1, -1)
 
 
 class _Writer:
-    """Takes SR tiles (1, 3, s h, s w): back to grey, divided by alpha, rounded, into a plane."""
+    """Takes SR tiles (1, 3, s h, s w): back to grey, rounded, into a plane."""
 
-    def __init__(self, pixels: Plane, alpha: Plane | None, scale: int, dtype: np.dtype):
-        self._pixels, self._alpha, self._scale = pixels, alpha, scale
+    def __init__(self, pixels: Plane, scale: int, dtype: np.dtype):
+        self._pixels, self._scale = pixels, scale
         self._round = to_uint8 if dtype == np.uint8 else to_uint16
-        self._step = 1 / float(np.iinfo(dtype).max)
 
     def __call__(self, tile: Tile, sr: Tensor) -> None:
-        top, left = tile.top * self._scale, tile.left * self._scale
         if self._pixels.channels == 1:
             sr = sr.mean(dim=1, keepdim=True)
-        if self._alpha is not None:
-            alpha = self._alpha.read(top, top + sr.shape[-2], left, left + sr.shape[-1])
-            # The rounded alpha is what viewers multiply by; below one step nothing is visible.
-            sr = sr / _to_tensor(alpha).clamp(min=self._step)
-        self._pixels.write(top, left, self._round(sr)[0].permute(1, 2, 0).numpy())
-
-
-def _tensor(plane: Plane, tile: Tile) -> Tensor:
-    return _to_tensor(plane.read(tile.top, tile.bottom, tile.left, tile.right))
-
-
-def _to_tensor(array: np.ndarray) -> Tensor:
-    return to_float(torch.from_numpy(array)).permute(2, 0, 1).unsqueeze(0)
+        array = self._round(sr)[0].permute(1, 2, 0).numpy()
+        self._pixels.write(tile.top * self._scale, tile.left * self._scale, array)
 
 
 def is_opaque(alpha: Plane) -> bool:

@@ -13,7 +13,7 @@ from enlcn.errors import UserError
 from enlcn.models.backbone import SRNetwork
 from enlcn.upscaling.background import on_colour, parse_colour
 from enlcn.upscaling.batch import Batch, BatchOptions
-from enlcn.upscaling.extremes import hold_extremes
+from enlcn.upscaling.extremes import hold_clear
 from enlcn.upscaling.jobs import Job
 from enlcn.upscaling.large import alpha_problem
 from enlcn.upscaling.picture import Target
@@ -90,23 +90,22 @@ def test_only_what_is_far_from_everything_else_is_held():
     alpha[:, :10] = 0
     alpha[4, 2] = 7
     result = np.full((18, 40, 1), 100, np.uint8)
-    hold_extremes(MemoryPlane(alpha), MemoryPlane(result), 2, clear=np.array([0]), opaque=np.array([255]))
+    hold_clear(MemoryPlane(alpha), MemoryPlane(result), 2, np.array([7]))
     assert (result[4:14, :10] == 100).all()  # within two pixels of the one that is not clear
-    assert (result[:4, :16] == 0).all()
-    assert (result[:, 16:24] == 100).all()  # within two pixels of the edge
-    assert (result[:, 24:] == 255).all()
+    assert (result[:4, :16] == 7).all()
+    assert (result[:, 16:] == 100).all()  # within two pixels of the edge, or opaque
 
 
 def test_strips_make_no_difference(monkeypatch):
-    alpha = (np.random.default_rng(0).random((40, 30, 1)) > 0.02).astype(np.uint8) * 255
+    alpha = (np.random.default_rng(0).random((40, 30, 1)) < 0.02).astype(np.uint8) * 255
     results = []
     for pixels in (1 << 20, 60):
         monkeypatch.setattr("enlcn.upscaling.planes._STRIP_PIXELS", pixels)
         result = MemoryPlane(np.full((120, 90, 1), 9, np.uint8))
-        hold_extremes(MemoryPlane(alpha), result, 3, clear=np.array([0]), opaque=np.array([255]))
+        hold_clear(MemoryPlane(alpha), result, 3, np.array([0]))
         results.append(result.array)
     assert np.array_equal(*results)
-    assert {9, 255} <= set(np.unique(results[0]))
+    assert set(np.unique(results[0])) == {0, 9}
 
 
 @pytest.mark.parametrize(
