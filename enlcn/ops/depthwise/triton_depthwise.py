@@ -185,7 +185,7 @@ def weight_gradient(x: Tensor, gradient: Tensor, side: int, tiling: Tiling = WEI
         CHANNELS=tiling.channels,
         num_warps=tiling.warps,
     )
-    return sums.sum(0).t().reshape(channels, 1, side, side)
+    return sums.sum(0).t().contiguous().view(channels, 1, side, side)
 
 
 def _with_one_pixel_stride(x: Tensor) -> tuple[Tensor, int]:
