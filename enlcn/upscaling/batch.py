@@ -18,7 +18,7 @@ from enlcn.upscaling import memory
 from enlcn.upscaling.background import Colour
 from enlcn.upscaling.devices import resolve_device, torch_threads
 from enlcn.upscaling.engine import Engine, EngineOptions
-from enlcn.upscaling.jobs import Job
+from enlcn.upscaling.jobs import Job, why_absent
 from enlcn.upscaling.large import is_large, upscale_large
 from enlcn.upscaling.open_engine import open_engine
 from enlcn.upscaling.picture import Target, upscale_image
@@ -149,6 +149,8 @@ class Batch:
         options = self.options
         if job.target is not None:
             refuse_to_overwrite(job.target, options.overwrite, can_skip=True)
+        if job.source is not None and (absent := why_absent(job.source)):
+            raise UserError(f"{job.source}: {absent}")
         if job.source is not None and job.target is not None and is_large(job.source, options):
             return upscale_large(self, job, progress)
         start = time.perf_counter()

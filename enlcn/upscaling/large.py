@@ -8,12 +8,13 @@ import numpy as np
 import torch
 
 from enlcn.data import vips_codec
+from enlcn.data.image import check_pixel_count
 from enlcn.data.image_formats import FORMATS, sniff_format
 from enlcn.data.image_io import MAX_PIXELS, check_can_write, has_transparency, load_image
 from enlcn.errors import UserError
 from enlcn.files import atomic_write
 from enlcn.upscaling import memory
-from enlcn.upscaling.jobs import Job
+from enlcn.upscaling.jobs import Job, why_absent
 from enlcn.upscaling.picture import Source, is_opaque, upscale_source
 from enlcn.upscaling.planes import FilePlane, MemoryPlane, Plane, Scratch, require_disk
 from enlcn.upscaling.streaming import Progress, features_channels
@@ -46,9 +47,8 @@ def upscale_large(batch: "Batch", job: Job, progress: Progress | None) -> dict[s
     assert job.source is not None
     assert job.target is not None
     opened = ImageStream(job.source)
-    if options.max_pixels is not None and opened.height * opened.width > options.max_pixels:
-        pixels = f"{opened.width:,}x{opened.height:,}"
-        raise UserError(f"{job.source}: {pixels} pixels are more than --max-pixels {options.max_pixels:,}")
+    if options.max_pixels is not None:
+        check_pixel_count(opened.width, opened.height, options.max_pixels, str(job.source))
     out_height, out_width = options.target.size(opened.height, opened.width)
     how: dict[str, Any] = {"quality": options.quality, "lossless": options.lossless, "name": str(job.target)}
     check_can_write(job.format, out_width, out_height, transparent=False, **how)
@@ -125,6 +125,25 @@ def header_size(path: Path) -> tuple[int, int] | None:
         return None
     finally:
         Pillow.MAX_IMAGE_PIXELS = limit
+
+
+def seen_size(job: Job, max_pixels: int | None) -> tuple[tuple[int, int] | None, str]:
+    """(width, height) of a job's picture as far as it can be told, and why it cannot be read, or "" where it can."""
+    if job.source is None:
+        return None, ""
+    if absent := why_absent(job.source):
+        return None, absent
+    size = header_size(job.source)
+    try:
+        if size is None:  # what cannot be opened by its header alone is opened as the run would
+            image = load_image(job.source, max_pixels=max_pixels or MAX_PIXELS)
+            return (image.width, image.height), ""
+        is_streamed = max_pixels is None and job.target is not None and _can_be_streamed(job.source)
+        if not is_streamed:
+            check_pixel_count(*size, max_pixels or MAX_PIXELS, str(job.source))
+    except UserError as error:
+        return size, str(error).removeprefix(f"{job.source}: ")
+    return size, ""
 
 
 def alpha_problem(job: Job) -> str:

@@ -22,6 +22,7 @@ from enlcn.data.image_io import load_image, save_image
 from enlcn.errors import UserError
 from enlcn.models.backbone import SRNetwork
 from enlcn.upscaling.jobs import Naming, plan_jobs
+from enlcn.upscaling.left_out import LeftOut
 from enlcn.video.jobs import split_videos
 
 PHOTO = Path(__file__).parents[2] / "enlcn" / "assets" / "palace.png"
@@ -279,10 +280,10 @@ def test_folders_that_cannot_be_read_are_told(photos, monkeypatch, caplog):
     monkeypatch.setattr(os, "scandir", refusing)
     with pytest.raises(UserError, match=r"sub: cannot be read \(Permission denied\)"):
         split_videos([f"{photos / 'sub'}/"], Naming(None, None, None, "x4"))
-    unreadable = []
-    pictures, videos = split_videos([str(photos)], Naming(None, None, None, "x4"), unreadable)
+    left_out = LeftOut()
+    pictures, videos = split_videos([str(photos)], Naming(None, None, None, "x4"), left_out)
     assert f"{photos / 'sub'}: left out, it cannot be read (Permission denied)" in caplog.text
-    assert (pictures, videos, unreadable) == ([str(photos)], [], [str(photos / "sub")])
+    assert (pictures, videos, left_out) == ([str(photos)], [], LeftOut(unreadable=[str(photos / "sub")]))
     assert len(plan_jobs(pictures, Naming(None, None, None, "x4"))) == 4
     for more in (["--dry-run"], []):
         assert CliRunner().invoke(app, ["upscale", str(photos), "-m", "untrained:enlcn-tiny", *more]).exit_code == 1
