@@ -90,6 +90,9 @@ def run_guarded(command: Callable[[], object]) -> None:
         exit_code = command()
     except UserError as error:
         _fail(str(error))
+    except MemoryError:
+        log.debug("where it happened", exc_info=True)
+        _fail("out of memory; close other programs, or take less at a time")
     except BrokenPipeError:
         sys.exit(141)
     except OSError as error:  # a file or address that nobody looked at before

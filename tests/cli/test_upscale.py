@@ -296,7 +296,7 @@ def test_background(tmp_path, model):
     refused = upscale(tmp_path / "logo.png", "-f", "jpeg", "-m", model)
     assert refused.returncode == 2
     assert b"JPEG cannot hold transparency" in refused.stderr
-    assert b"or give it a background" in refused.stderr
+    assert b"or give it a background (--background white)" in refused.stderr
     assert upscale(tmp_path / "logo.png", "-f", "jpeg", "-m", model, "--dry-run").returncode == 1
     refused = upscale(tmp_path / "logo.png", "-f", "jpeg", "--background", "paper", "-m", model, "--dry-run")
     assert refused.returncode == 2

@@ -7,6 +7,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from enlcn.cli import app
+from enlcn.data.image_io import MAX_PIXELS
 from enlcn.errors import UserError
 
 TINY = ["-m", "untrained:enlcn-tiny", "--device", "cpu"]
@@ -55,7 +56,7 @@ def test_broken_links_to_pictures_count_as_unread(photos):
         (["d/empty.png"], "(the file is empty)"),
         (["d/text.png"], "(not an image, or in a format other than PNG,"),
         (["d/denied.png"], "(cannot be read (Permission denied))"),
-        (["d/a.png", "--max-pixels", "40"], "(8x6 is 48 pixels, more than the limit of 40"),
+        (["d/a.png", "--max-pixels", "40"], "(8x6 is 48 pixels, more than the limit of 40; --max-pixels sets"),
         (["d/no*.png"], "(no picture or video matches)"),
         (["d/none.png"], "(no such file)"),
     ],
@@ -82,3 +83,25 @@ def test_a_glob_without_match_is_told_as_such(photos):
     done = upscale("d/no*.png")
     assert isinstance(done.exception, UserError)
     assert str(done.exception) == "d/no*.png: no picture or video matches"
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_the_limit_of_pixels_is_named(photos, streamed, monkeypatch):
+    monkeypatch.setattr("enlcn.upscaling.batch.is_large", lambda path, options: streamed)
+    told = str(upscale("d/a.png", "--max-pixels", "40").exception)
+    assert told == "d/a.png: 8x6 is 48 pixels, more than the limit of 40; --max-pixels sets another limit"
+
+
+def test_the_help_gives_the_limit_of_pixels():
+    from enlcn.cli.picture_options import MaxPixels
+
+    assert f"{MAX_PIXELS:,}" in MaxPixels.__metadata__[0].help
+
+
+@pytest.mark.parametrize("error", [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory")])
+def test_too_little_memory_is_told_in_words(photos, error, monkeypatch):
+    def load_image(*arguments, **options):
+        raise error
+
+    monkeypatch.setattr("enlcn.upscaling.batch.load_image", load_image)
+    assert str(upscale("d/a.png").exception).startswith("d/a.png: does not fit in memory; try --mode streaming")

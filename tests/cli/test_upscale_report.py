@@ -2,11 +2,14 @@
 
 import json
 
+import numpy as np
 import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
 from enlcn.cli import app
+from enlcn.data.image import Image as Picture
+from enlcn.data.image_io import save_image
 from enlcn.errors import UserError
 
 TINY = ["-m", "untrained:enlcn-tiny", "--device", "cpu"]
@@ -43,6 +46,26 @@ def test_pictures_are_never_replaced_by_a_report(folder, report, told, more):
     assert isinstance(done.exception, UserError)
     assert str(done.exception) == f"{told}; name another file, such as report.json"
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_what_is_only_printed_is_in_the_report(folder, streamed, monkeypatch):
+    monkeypatch.setattr("enlcn.upscaling.batch.is_large", lambda path, options: streamed)
+    frames = [Image.new("RGB", (8, 6), colour) for colour in ("red", "blue")]
+    frames[0].save("moving.png", save_all=True, append_images=frames[1:])
+    frames[0].save("pages.tif", save_all=True, append_images=frames[1:])
+    Image.new("CMYK", (8, 6)).save("press.jpg")
+    save_image(Picture(np.full((6, 8, 3), 999, np.uint16)), "deep.png")
+    names = ("moving.png", "pages.tif", "press.jpg", "deep.png")
+    done = upscale(*names, "-o", "out", "-f", "jpeg", "--report", "r.json")
+    assert done.exit_code == 0, done.output
+    notes = {row["source"]: row["notes"] for row in json.loads((folder / "r.json").read_text())}
+    assert notes == {
+        "moving.png": ["is an animation; only its first frame is read"],
+        "pages.tif": ["has 2 pages or frames; only the first is read"],
+        "press.jpg": ["its CMYK becomes sRGB"],
+        "deep.png": ["JPEG holds 8 bits a channel; rounded from 16"],
+    }
 
 
 def test_a_run_that_goes_on_replaces_an_earlier_report_alone(folder):
