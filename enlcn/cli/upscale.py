@@ -11,7 +11,9 @@ from enlcn.cli import console, picture_options, video_options
 from enlcn.cli.upscale_plan import say_plan
 from enlcn.cli.upscale_report import STDOUT, check_report, write_report
 from enlcn.errors import UserError
-from enlcn.files import refuse_absent
+from enlcn.files import SKIP_ADVICE, refuse_absent
+
+_SMALLEST_TILE = 16  # the margins around smaller ones are many times the tile itself
 
 
 def upscale(
@@ -58,7 +60,7 @@ def upscale(
         str | None, typer.Option(help="Memory to stay under, such as 2G; at least 512M. Default: 60 % of what is free.")
     ] = None,
     tile: Annotated[
-        int | None, typer.Option(help="Side of streamed tiles in input pixels; changes speed only.")
+        int | None, typer.Option(help="Side of streamed tiles in input pixels, at least 16; changes speed only.")
     ] = None,
     engine: Annotated[
         str, typer.Option(help="torch, onnxruntime, or auto: onnxruntime for .onnx files alone.")
@@ -117,6 +119,10 @@ def upscale(
     if background is not None and not planned:
         raise UserError("--background is for pictures; a video is opaque")
     colour = None if background is None else parse_colour(background)
+    if tile is not None and tile < _SMALLEST_TILE:
+        raise UserError(f"--tile is {tile}; it must be at least {_SMALLEST_TILE}")
+    if quality is not None:
+        _tell_idle_quality({job.format for job in planned}, lossless=lossless)
     if not videos and (codec != "auto" or any(v is not None for v in (crf, preset, pixel_format, start, end, frames))):
         raise UserError("the options of videos (--codec, --crf, --start ...) mean nothing here: no input is a video")
     clip = (start, end, frames, segment, batch)
@@ -173,6 +179,8 @@ def upscale(
     if total > 1:
         counts = {status: sum(o.status == status for o in outcomes) for status in ("done", "skipped", "failed")}
         console.say(", ".join(f"{count} {status}" for status, count in counts.items() if count), to=console.err)
+        if existing := sum(outcome.message.endswith(SKIP_ADVICE) for outcome in failed):
+            console.err.print(f"{existing} exist already{SKIP_ADVICE.replace(' it', ' them')}", markup=False)
     if _tell_left_out(left_out) or failed:
         raise typer.Exit(1)
 
@@ -181,6 +189,16 @@ def _refuse_absent(inputs: list[str]) -> None:
     """A lone input that is not there ends it before torch is imported; of several, the others are still to be done."""
     if len(inputs) == 1 and inputs[0] != "-" and not glob.has_magic(inputs[0]):
         refuse_absent(Path(inputs[0]))
+
+
+def _tell_idle_quality(formats: set[str], *, lossless: bool) -> None:
+    from enlcn.data.image_formats import FORMATS
+
+    if lossless or all(FORMATS[format].quality is None for format in formats):
+        why = (
+            "with --lossless" if lossless else f"for {' and '.join(FORMATS[format].name for format in sorted(formats))}"
+        )
+        console.say(f"note: --quality means nothing {why}", to=console.err)
 
 
 def _tell_left_out(left_out: Any) -> bool:
@@ -226,7 +244,7 @@ def _say(outcome: Any, *, alone: bool) -> None:
     """One line per picture, on standard error: standard output may carry the picture itself."""
     if outcome.status == "failed":
         if not alone:
-            console.err.print(f"[bold red]failed:[/] {console.escape(outcome.message)}")
+            console.err.print(f"[bold red]failed:[/] {console.escape(outcome.message.removesuffix(SKIP_ADVICE))}")
         return
     if outcome.status == "skipped":
         console.say(f"{outcome.target}: exists, skipped", to=console.err)

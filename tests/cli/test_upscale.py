@@ -187,7 +187,12 @@ def test_interrupted_run_says_how_to_go_on(photos, tmp_path, model):
         ([PHOTO, "-m", "untrained:enlcn-tiny", "-o", "o.mp4"], "o.mp4: cannot write '.mp4' files; choose from .png"),
         ([PHOTO, "-m", "untrained:enlcn-tiny", "-s", "nan", "-o", "o.png"], "must be positive numbers"),
         ([PHOTO, "-m", "untrained:enlcn-tiny", "-s", "8", "-o", "o.png"], "upscale by x4 first, then the result by x2"),
-        ([PHOTO, "-m", "enlcn-ligth-x4", "-o", "o.png"], "no such file or model; did you mean enlcn-light-x4? give a"),
+        (
+            [PHOTO, "-m", "enlcn-ligth-x4", "-o", "o.png"],
+            "no such file or model; did you mean enlcn-light-x4? `enlcn models` lists",
+        ),
+        ([PHOTO, "-m", "untrained:enlcn-tiny", "-s", "32", "-o", "o.png"], "by x4 twice first, then the result by x2"),
+        ([PHOTO, "-m", "untrained:enlcn-tiny", "--tile", "15", "-o", "o.png"], "--tile is 15; it must be at least 16"),
         ([PHOTO, "-m", "foo", "-o", "o.png"], "foo: no such file or model; give"),
         ([PHOTO, "-m", "nothing.safetensors", "-o", "o.png"], "no such file or model"),
         ([PHOTO, "-m", "untrained:enlcn-tiny", "-s", "2", "--width", "50", "-o", "o.png"], "either a scale or"),

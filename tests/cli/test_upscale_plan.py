@@ -105,3 +105,31 @@ def test_too_little_memory_is_told_in_words(photos, error, monkeypatch):
 
     monkeypatch.setattr("enlcn.upscaling.batch.load_image", load_image)
     assert str(upscale("d/a.png").exception).startswith("d/a.png: does not fit in memory; try --mode streaming")
+
+
+def test_advice_for_existing_outputs_is_given_once(photos):
+    Image.new("RGB", (8, 6)).save(photos / "b.png")
+    assert upscale("d").exit_code == 0
+    again = upscale("d")
+    assert again.exit_code == 1
+    assert again.stderr.splitlines()[-4:-1] == [
+        "failed: d_x4/b.png: exists already",
+        "2 failed",
+        "2 exist already; pass --overwrite to replace them, or --skip-existing to leave them",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ([], "note: --quality means nothing for PNG"),
+        (["-f", "tiff"], "note: --quality means nothing for TIFF"),
+        (["-f", "webp", "--lossless"], "note: --quality means nothing with --lossless"),
+        (["-f", "webp"], ""),
+    ],
+)
+def test_a_quality_that_means_nothing_is_told_once(photos, more, told):
+    Image.new("RGB", (8, 6)).save(photos / "b.png")
+    (photos / "c.gif").unlink()
+    (photos / "b.CR2").unlink()
+    assert upscale("d", "--quality", "80", "--dry-run", *more).stderr.strip() == told
