@@ -157,8 +157,8 @@ def upscale(
     )
     outcomes: list[Any] = []
     total = len(planned) + len(videos)
+    engines = Batch(options)
     try:
-        engines = Batch(options)
         _run(engines, planned, outcomes, alone=total == 1)
         for outcome in video_options.run_videos(engines, videos, video):
             _note(outcome, outcomes, alone=total == 1)

@@ -66,7 +66,7 @@ def split_videos(
 def _sound(found: dict[Path, Path], aside: LeftOut) -> dict[Path, Path]:
     """The pictures and videos among files that were found; what else there is goes aside."""
     known = {file: to for file, to in found.items() if is_video(file) or file.suffix.lower() in PICTURE_SUFFIXES}
-    aside.broken += [file for file in known if not file.exists() and file not in aside.broken]
+    aside.broken = list(dict.fromkeys([*aside.broken, *(file for file in known if not file.exists())]))
     aside.add_others(file for file in found if file.is_file())
     return {file: to for file, to in known.items() if file.is_file()}
 

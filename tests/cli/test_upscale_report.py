@@ -76,4 +76,8 @@ def test_a_run_that_goes_on_replaces_an_earlier_report_alone(folder):
         assert (folder / "r.json").read_text() == '{"settings": 1}'
     assert upscale("d", "-o", "out", "--report", "new.json").exit_code == 0
     assert upscale("d", "-o", "out", "--report", "new.json", "--skip-existing").exit_code == 0
-    assert [row["status"] for row in json.loads((folder / "new.json").read_text())] == ["skipped", "skipped"]
+    rows = json.loads((folder / "new.json").read_text())
+    assert [row["status"] for row in rows] == ["skipped", "skipped"]
+    both = upscale("d", "-o", "out", "--report", "new.json", "--skip-existing", "--overwrite")
+    assert "contradict" in str(both.exception)
+    assert json.loads((folder / "new.json").read_text()) == rows
