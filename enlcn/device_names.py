@@ -19,6 +19,9 @@ def usable_device(name: str | torch.device, *, also: tuple[str, ...] = ()) -> to
         raise UserError(f"device '{name}' cannot be used (it computes nothing); choose from {', '.join(_KNOWN)}")
     try:
         torch.empty(1, device=device)
+    except NotImplementedError:  # torch would list all its backends
+        reason = f"there is no {device.type} on this machine, or not in this build of PyTorch"
+        raise UserError(f"device '{name}' cannot be used ({reason}); cpu always can") from None
     except (RuntimeError, AssertionError, ImportError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
         raise UserError(f"device '{name}' cannot be used ({reason}); cpu always can") from None

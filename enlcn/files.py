@@ -21,6 +21,10 @@ _MARK = f".enlcn-{re.sub(r'[^A-Za-z0-9]', '', socket.gethostname())}-"
 _DISK_FAILURES = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
+# Of several pictures, it is told once.
+SKIP_ADVICE = "; pass --overwrite to replace it, or --skip-existing to leave it"
+
+
 def _read_umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
@@ -45,8 +49,7 @@ def refuse_to_overwrite(path: Path, overwrite: bool, *, can_skip: bool = False) 
     if path.is_dir():
         raise UserError(f"{path}: is a folder; give a file name")
     if path.exists() and not overwrite:
-        skip = ", or --skip-existing to leave it" if can_skip else ""
-        raise UserError(f"{path}: exists already; pass --overwrite to replace it{skip}")
+        raise UserError(f"{path}: exists already" + (SKIP_ADVICE if can_skip else "; pass --overwrite to replace it"))
 
 
 def check_writable(path: Path, *, overwrite: bool = False) -> None:

@@ -3,9 +3,10 @@
 Command modules import torch inside their functions, so that `enlcn --help` stays instant.
 """
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from enlcn.cli import (
     attention,
@@ -23,7 +24,23 @@ from enlcn.cli import (
     upscale,
 )
 
+
+class _Program(TyperGroup):
+    """The program, which says of which command an option lacks its value: the parser does not."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command that the arguments name."""
+        try:
+            return super().invoke(ctx)
+        except Exception as error:  # by its methods, as in `console.run_guarded`
+            name = ctx.invoked_subcommand
+            if hasattr(error, "format_message") and getattr(error, "ctx", ctx) is None and name in self.commands:
+                error.ctx = typer.Context(self.commands[name], parent=ctx, info_name=name)  # type: ignore[attr-defined]
+            raise
+
+
 app = typer.Typer(
+    cls=_Program,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",

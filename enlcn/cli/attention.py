@@ -40,8 +40,8 @@ def attention(
     points = [_parse_point(text) for text in at]
     from enlcn.data.image_formats import format_for_path
 
-    format_for_path(out)
     check_writable(out, overwrite=overwrite)
+    format_for_path(out)
     refuse_absent(photo)
     import numpy as np
 
@@ -58,6 +58,8 @@ def attention(
     with console.progress_bar() as bar:
         for name in model or [resolve(None, native_scale(None))]:
             network = load(name, device=place)
+            if not network.attentions:
+                raise UserError(f"{name}: this network has no attention to show; choose another with --model")
             label = (
                 f"{name.removeprefix(UNTRAINED_PREFIX)} (random weights)" if _is_untrained(name) else Path(name).name
             )

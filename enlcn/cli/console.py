@@ -17,6 +17,7 @@ from enlcn.errors import UserError
 out = Console(highlight=False, soft_wrap=True, emoji=False)
 err = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
 log = logging.getLogger("enlcn")
+BEFORE_COMMANDS = ("--quiet", "-q", "--verbose", "-v")  # the options of the program itself
 
 
 class _LineHandler(logging.Handler):
@@ -90,6 +91,9 @@ def run_guarded(command: Callable[[], object]) -> None:
         exit_code = command()
     except UserError as error:
         _fail(str(error))
+    except MemoryError:
+        log.debug("where it happened", exc_info=True)
+        _fail("out of memory; close other programs, or take less at a time")
     except BrokenPipeError:
         sys.exit(141)
     except OSError as error:  # a file or address that nobody looked at before
@@ -120,8 +124,21 @@ def _usage(error: Any) -> str:
     """What is wrong with a command line, in one line, and where to look."""
     message = " ".join(error.format_message().split()).rstrip(".")
     path = error.ctx.command_path if getattr(error, "ctx", None) is not None else "enlcn"
+    option = getattr(error, "option_name", None)
+    if option in BEFORE_COMMANDS and message.startswith("No such option") and getattr(error.ctx, "parent", None):
+        program = error.ctx.find_root().command_path
+        return f"{option} goes before the command: `{program} {option}{path.removeprefix(program)} …`"
+    given = _refused_value(error)
+    if given is not None and repr(given) not in message:
+        message = message.replace("Invalid value for", f"Invalid value {given!r} for", 1)
     see = " See" if message.endswith("?") else "; see"
     return f"{message[:1].lower()}{message[1:]}{see} `{path} --help`"
+
+
+def _refused_value(error: BaseException) -> object:
+    """What was given for an option, where pydantic refused it, whose words leave it out; None else."""
+    errors = getattr(error.__cause__ or error.__context__, "errors", None)
+    return errors()[0].get("input") if callable(errors) else None
 
 
 def escape(text: str) -> str:

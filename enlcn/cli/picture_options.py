@@ -23,5 +23,8 @@ Background = Annotated[
         help="Put transparent pictures on white, black, grey or #rrggbb, as JPEG needs it. Default: alpha stays.",
     ),
 ]
-MaxPixels = Annotated[int | None, typer.Option(help="Refuse inputs with more pixels.")]
+MaxPixels = Annotated[
+    int | None,
+    typer.Option(help="Refuse inputs with more pixels. Default: 134,217,728 where a picture cannot be streamed."),
+]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")]

@@ -8,10 +8,12 @@ import typer
 
 from enlcn import interruption
 from enlcn.cli import console, picture_options, video_options
+from enlcn.cli.upscale_plan import say_plan
+from enlcn.cli.upscale_report import STDOUT, check_report, write_report
 from enlcn.errors import UserError
-from enlcn.files import check_writable, refuse_absent
+from enlcn.files import SKIP_ADVICE, refuse_absent
 
-_STDOUT = Path("-")
+_SMALLEST_TILE = 16  # the margins around smaller ones are many times the tile itself
 
 
 def upscale(
@@ -22,7 +24,7 @@ def upscale(
             "--output",
             "-o",
             help="A file, a folder, or - for standard output. Default: beside the input; for a folder, FOLDER_x4. "
-            "Of a.jpg and a.png together come a_jpg.png and a_png.png.",
+            "Several input folders keep their names in it. Of a.jpg and a.png together come a_jpg.png and a_png.png.",
         ),
     ] = None,
     scale: Annotated[
@@ -58,7 +60,7 @@ def upscale(
         str | None, typer.Option(help="Memory to stay under, such as 2G; at least 512M. Default: 60 % of what is free.")
     ] = None,
     tile: Annotated[
-        int | None, typer.Option(help="Side of streamed tiles in input pixels; changes speed only.")
+        int | None, typer.Option(help="Side of streamed tiles in input pixels, at least 16; changes speed only.")
     ] = None,
     engine: Annotated[
         str, typer.Option(help="torch, onnxruntime, or auto: onnxruntime for .onnx files alone.")
@@ -89,7 +91,8 @@ def upscale(
     """
     if not (dry_run or skip_existing or report):  # which have more to say of a picture that is not there
         _refuse_absent(inputs)
-    from enlcn.upscaling.jobs import Naming, check_format, plan_jobs
+    from enlcn.upscaling.jobs import Naming, check_format, plan_jobs, several_folders
+    from enlcn.upscaling.left_out import LeftOut
     from enlcn.video.jobs import split_videos
     from enlcn.zoo import fetch_remote, native_scale
 
@@ -97,18 +100,18 @@ def upscale(
         scale = float(native_scale(model))
 
     label = f"x{scale:g}" if scale is not None else f"{width or ''}x{height or ''}".strip("x")
-    naming = Naming(output, check_format(format), suffix, label)
-    unreadable: list[str] = []
-    pictures, videos = split_videos(inputs, naming, unreadable)
-    planned = plan_jobs(pictures, naming) if pictures else []
+    naming = Naming(output, check_format(format), suffix, label, apart=several_folders(inputs))
+    left_out = LeftOut()
+    pictures, videos = split_videos(inputs, naming, left_out)
+    planned = plan_jobs(pictures, naming, left_out.told()) if pictures else []
     from enlcn.upscaling.background import parse_colour
     from enlcn.upscaling.picture import Target
 
     target = Target(scale, width, height)
-    if report == _STDOUT and (output == "-" or (output is None and "-" in inputs)):
+    if report == STDOUT and (output == "-" or (output is None and "-" in inputs)):
         raise UserError("--report and the picture cannot both go to standard output; name a file for one of them")
-    if report not in (None, _STDOUT):
-        check_writable(report, overwrite=overwrite or skip_existing)
+    if report is not None:
+        check_report(report, [*planned, *videos], overwrite=overwrite, skip_existing=skip_existing)
     if quality is not None and not planned:
         raise UserError("--quality is for pictures; videos take --crf, where smaller is better")
     if (format is not None or lossless) and not planned:
@@ -116,6 +119,10 @@ def upscale(
     if background is not None and not planned:
         raise UserError("--background is for pictures; a video is opaque")
     colour = None if background is None else parse_colour(background)
+    if tile is not None and tile < _SMALLEST_TILE:
+        raise UserError(f"--tile is {tile}; it must be at least {_SMALLEST_TILE}")
+    if quality is not None:
+        _tell_idle_quality({job.format for job in planned}, lossless=lossless)
     if not videos and (codec != "auto" or any(v is not None for v in (crf, preset, pixel_format, start, end, frames))):
         raise UserError("the options of videos (--codec, --crf, --start ...) mean nothing here: no input is a video")
     clip = (start, end, frames, segment, batch)
@@ -125,8 +132,9 @@ def upscale(
 
         resolve_device(device)
         problems = video_options.say_video_plan(videos, target, video, skip_existing)
-        problems += _say_plan(planned, target, model, colour, skip_existing=skip_existing, overwrite=overwrite)
-        if _tell_unreadable(unreadable) or problems:
+        existing = {"skip_existing": skip_existing, "overwrite": overwrite}
+        problems += say_plan(planned, target, model, colour, **existing, max_pixels=max_pixels)
+        if _tell_left_out(left_out) or problems:
             raise typer.Exit(1)
         return
 
@@ -149,8 +157,8 @@ def upscale(
     )
     outcomes: list[Any] = []
     total = len(planned) + len(videos)
+    engines = Batch(options)
     try:
-        engines = Batch(options)
         _run(engines, planned, outcomes, alone=total == 1)
         for outcome in video_options.run_videos(engines, videos, video):
             _note(outcome, outcomes, alone=total == 1)
@@ -164,14 +172,16 @@ def upscale(
         raise typer.Exit(interruption.EXIT_CODE) from None
     finally:
         if report is not None:
-            _write_report(report, outcomes)
+            write_report(report, outcomes)
     failed = [outcome for outcome in outcomes if outcome.status == "failed"]
     if failed and total == 1:
         raise UserError(failed[0].message)
     if total > 1:
         counts = {status: sum(o.status == status for o in outcomes) for status in ("done", "skipped", "failed")}
         console.say(", ".join(f"{count} {status}" for status, count in counts.items() if count), to=console.err)
-    if _tell_unreadable(unreadable) or failed:
+        if existing := sum(outcome.message.endswith(SKIP_ADVICE) for outcome in failed):
+            console.err.print(f"{existing} exist already{SKIP_ADVICE.replace(' it', ' them')}", markup=False)
+    if _tell_left_out(left_out) or failed:
         raise typer.Exit(1)
 
 
@@ -181,55 +191,23 @@ def _refuse_absent(inputs: list[str]) -> None:
         refuse_absent(Path(inputs[0]))
 
 
-def _tell_unreadable(folders: list[str]) -> bool:
-    """One line for all folders that had to be left out, which errors alone show, too; whether there are any."""
-    if folders:
-        console.err.print(f"[bold red]not read:[/] {console.escape(', '.join(folders))}")
-    return bool(folders)
+def _tell_idle_quality(formats: set[str], *, lossless: bool) -> None:
+    from enlcn.data.image_formats import FORMATS
+
+    if lossless or all(FORMATS[format].quality is None for format in formats):
+        why = (
+            "with --lossless" if lossless else f"for {' and '.join(FORMATS[format].name for format in sorted(formats))}"
+        )
+        console.say(f"note: --quality means nothing {why}", to=console.err)
 
 
-def _say_plan(
-    planned: list[Any], target: Any, model: str | None, background: Any, *, skip_existing: bool, overwrite: bool
-) -> int:
-    """What would be done; returns how many of them cannot. An error where the model is not there at all."""
-    from enlcn.upscaling.large import alpha_problem, header_size
-
-    problems = 0
-    for job in planned:
-        size = header_size(job.source) if job.source is not None else None
-        sizes = problem = ""
-        if size is not None:
-            out_height, out_width = target.size(size[1], size[0])
-            sizes = f" ({size[0]}x{size[1]} -> {out_width}x{out_height})"
-            problem = _scale_problem(target.factor(size[1], size[0]), model)
-            if background is None and not problem:
-                problem = alpha_problem(job)
-        elif job.source is not None:
-            problem = "not a picture" if job.source.exists() else "no such file"
-        note = ""
-        if job.target is not None and job.target.exists():
-            note = " (exists: skipped)" if skip_existing else " (exists: replaced)"
-            if not (skip_existing or overwrite):
-                note, problem = "", problem or "exists: pass --overwrite or --skip-existing"
-        problems += bool(problem)
-        told = f" ({problem})" if problem else ""
-        console.say(f"{job.source or '-'} -> {job.target or '-'}{sizes}{told}{note}")
-    return problems
-
-
-def _scale_problem(factor: float, model: str | None) -> str:
-    """Why a picture cannot grow so much; "" where it can. Weights that come from elsewhere are not fetched for it."""
-    from enlcn.zoo import UNTRAINED_PREFIX, is_path, is_remote, locate, refuse_unknown, resolve, trained_scale
-
-    if model is not None and (is_remote(model) or is_path(model)):
-        return ""
-    try:
-        name = resolve(model, trained_scale(factor, model))
-    except UserError as error:
-        return str(error)
-    if not name.startswith(UNTRAINED_PREFIX):
-        refuse_unknown(locate(name))
-    return ""
+def _tell_left_out(left_out: Any) -> bool:
+    """A line for files of other kinds, and one for what could not be read, with errors alone, too; whether any is."""
+    if others := left_out.told_others():
+        console.say(f"left out: {others}", to=console.err)
+    if unread := left_out.told_unread():
+        console.err.print(f"[bold red]not read:[/] {console.escape(unread)}")
+    return bool(unread)
 
 
 def _run(batch: Any, planned: list[Any], outcomes: list[Any], *, alone: bool) -> None:
@@ -266,7 +244,7 @@ def _say(outcome: Any, *, alone: bool) -> None:
     """One line per picture, on standard error: standard output may carry the picture itself."""
     if outcome.status == "failed":
         if not alone:
-            console.err.print(f"[bold red]failed:[/] {console.escape(outcome.message)}")
+            console.err.print(f"[bold red]failed:[/] {console.escape(outcome.message.removesuffix(SKIP_ADVICE))}")
         return
     if outcome.status == "skipped":
         console.say(f"{outcome.target}: exists, skipped", to=console.err)
@@ -276,16 +254,3 @@ def _say(outcome: Any, *, alone: bool) -> None:
     console.say(f"{outcome.target}: {sizes} in {outcome.seconds:.1f} s ({how})", to=console.err)
     for note in outcome.notes:
         console.say(f"  note: {note}", to=console.err)
-
-
-def _write_report(path: Path, outcomes: list[Any]) -> None:
-    import json
-
-    from enlcn.files import atomic_write
-
-    text = json.dumps([outcome.as_dict() for outcome in outcomes], indent=2) + "\n"
-    if path == _STDOUT:
-        typer.echo(text, nl=False)
-        return
-    with atomic_write(path, overwrite=True) as temporary:  # whether it may be replaced was asked before the work
-        temporary.write_text(text)

@@ -75,8 +75,9 @@ class Worker:
                 self._attempts.begin(source)
             row = self._upscale(source, target, format)
         except Exception as error:  # one bad picture does not stop a run over millions
-            told = (str(error).splitlines() or [""])[0]
-            message = told if isinstance(error, UserError) else f"{source}: {type(error).__name__}: {told}"
+            message = (
+                str(error).splitlines()[0] if isinstance(error, UserError) else f"{source}: {memory.describe(error)}"
+            )
             row = Row(source, target, "failed", message)
         if self._attempts is not None:
             with suppress(Exception):  # a mark that stays must not cost the row of a picture that is done

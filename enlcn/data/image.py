@@ -6,11 +6,21 @@ import numpy as np
 
 from enlcn.errors import UserError
 
-CMYK_NOTE = "%s: its CMYK becomes sRGB"  # networks and most viewers know no other
+CMYK_NOTE = "its CMYK becomes sRGB"  # networks and most viewers know no other
+LAB_REFUSAL = "its Lab colours are not read in this form; convert it to RGB"
+ANIMATION_NOTE = "is an animation; only its first frame is read"
 
 
 class ImageError(UserError):
     """An image that cannot be read or written; the message names the file."""
+
+
+class UnsupportedImageError(ImageError):
+    """A sound image of a kind that is not read; the message says what to convert it to."""
+
+
+class TooManyPixelsError(ImageError):
+    """An image that is larger than was allowed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,6 +34,7 @@ class Image:
         exif: the EXIF block from its byte-order mark on, orientation 1.
         xmp: the XMP packet.
         dpi: horizontal and vertical resolution.
+        notes: what the file held that is not here, or not as it was.
     """
 
     pixels: np.ndarray
@@ -32,6 +43,7 @@ class Image:
     exif: bytes | None = None
     xmp: bytes | None = None
     dpi: tuple[float, float] | None = None
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.pixels.ndim != 3 or self.pixels.shape[2] not in (1, 3) or 0 in self.pixels.shape:
@@ -79,7 +91,7 @@ class Image:
 def check_pixel_count(width: int, height: int, max_pixels: int, name: str) -> None:
     """Raise where the header promises more pixels than may be decoded."""
     if width * height > max_pixels:
-        raise ImageError(
+        raise TooManyPixelsError(
             f"{name}: {width:,}x{height:,} is {width * height:,} pixels, more than the limit of {max_pixels:,}"
         )
 

@@ -67,6 +67,16 @@ def is_untold_animation(data: bytes, format: str) -> bool:
     return format == "avif" and data[8:12] == b"avis"
 
 
+def rounding_note(format: str, bits: int) -> str:
+    """What becomes of so many bits a channel in a format that holds fewer; "" where it holds them.
+
+    >>> rounding_note("jpeg", 16), rounding_note("png", 16)
+    ('JPEG holds 8 bits a channel; rounded from 16', '')
+    """
+    form = FORMATS[format]
+    return f"{form.name} holds {form.max_bits} bits a channel; rounded from {bits}" if bits > form.max_bits else ""
+
+
 def format_for_path(path: str | Path) -> str:
     """The format in which a file of this name is written."""
     suffix = Path(path).suffix.lower()

@@ -14,13 +14,14 @@ import torch
 from torch import Tensor
 
 from enlcn.data import pillow_codec, vips_codec
-from enlcn.data.image import Image, ImageError, upright
+from enlcn.data.image import ANIMATION_NOTE, Image, ImageError, TooManyPixelsError, upright
 from enlcn.data.image_formats import (
     FORMATS,
     SUFFIXES,
     check_format_fits,
     format_for_path,
     is_untold_animation,
+    rounding_note,
     sniff_format,
 )
 from enlcn.errors import UserError
@@ -73,7 +74,9 @@ def load_image(source: Source, *, max_pixels: int = MAX_PIXELS, name: str | None
     codec = vips_codec if vips_codec.is_available(format) else pillow_codec
     image, orientation = codec.decode(data, format, max_pixels, name)
     if is_untold_animation(data, format):
-        log.warning("%s: is an animation; only its first frame is read", name)
+        image = replace(image, notes=(*image.notes, ANIMATION_NOTE))
+    for note in image.notes:
+        log.warning("%s: %s", name, note)
     return upright(image, orientation)
 
 
@@ -100,8 +103,8 @@ def encode_image(
         image = image.as_rgb()
     if not form.has_alpha:
         image = replace(image, alpha=None)
-    if image.bits > form.max_bits:
-        log.warning("%s: %s holds %d bits a channel; rounded from %d", name, form.name, form.max_bits, image.bits)
+    if note := rounding_note(format, image.bits):
+        log.warning("%s: %s", name, note)
         if form.max_bits == 8:
             image = _reduced_to_8_bits(image)
     codec = vips_codec if vips_codec.is_available(format) else pillow_codec
@@ -130,7 +133,7 @@ def check_can_write(
     if transparent and not form.has_alpha:
         raise ImageError(
             f"{name}: {form.name} cannot hold transparency; write PNG, WebP, AVIF or TIFF instead, "
-            "or give it a background"
+            "or give it a background (--background white)"
         )
     check_format_fits(format, width, height, name)
 
@@ -237,5 +240,5 @@ def _read(source: Source, max_bytes: int, name: str) -> bytes:
     except OSError as error:
         raise ImageError(f"{name}: cannot be read ({error.strerror or error})") from None
     if len(data) > max_bytes:
-        raise ImageError(f"{name}: the file has more than {max_bytes:,} bytes, too many for the pixels allowed")
+        raise TooManyPixelsError(f"{name}: the file has more than {max_bytes:,} bytes, too many for the pixels allowed")
     return data

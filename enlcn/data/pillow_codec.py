@@ -1,18 +1,25 @@
 """Image files through Pillow, 8 bit: the fallback where libvips is absent, and the reader of what it lacks."""
 
 import io
-import logging
 import warnings
 from typing import Any
 
 import numpy as np
 
 from enlcn.data.exif import EXIF_PREFIX, ORIENTATION_TAG, with_upright_orientation, without_prefix
-from enlcn.data.image import CMYK_NOTE, Image, ImageError, check_pixel_count, matching_profile, split_alpha
+from enlcn.data.image import (
+    CMYK_NOTE,
+    LAB_REFUSAL,
+    Image,
+    ImageError,
+    UnsupportedImageError,
+    check_pixel_count,
+    matching_profile,
+    split_alpha,
+)
 from enlcn.data.image_formats import FORMATS
 from enlcn.data.tiff_exif import exif_of_tiff, tiff_with_exif
 
-log = logging.getLogger(__name__)
 _PILLOW_NAMES = {"png": "PNG", "jpeg": "JPEG", "webp": "WEBP", "avif": "AVIF", "tiff": "TIFF", "bmp": "BMP"}
 _PNG_DEPTH_OFFSET = 24
 _TIFF_BITS_TAG = 258
@@ -22,13 +29,16 @@ def decode(data: bytes, format: str, max_pixels: int, name: str) -> tuple[Image,
     """The stored image, not yet turned upright, and its EXIF orientation."""
     from PIL import Image as PillowImage
 
+    notes: list[str] = []
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             opened = PillowImage.open(io.BytesIO(data), formats=[_PILLOW_NAMES[format]])
             check_pixel_count(opened.width, opened.height, max_pixels, name)
             if _bits(opened, data, format) > 8 and not opened.mode.startswith("I;16"):
-                log.warning("%s: read as 8 bits a channel; install pyvips to keep all of them", name)
+                notes.append("read as 8 bits a channel; install pyvips to keep all of them")
+            if opened.mode == "CMYK":
+                notes.append(CMYK_NOTE)
             opened.load()  # turns a TIFF upright
             orientation = opened.getexif().get(ORIENTATION_TAG, 1)
             planes, icc = _to_grey_or_rgb(opened, name)
@@ -48,6 +58,7 @@ def decode(data: bytes, format: str, max_pixels: int, name: str) -> tuple[Image,
         exif=with_upright_orientation(exif) if exif else None,
         xmp=xmp.encode() if isinstance(xmp, str) else xmp,
         dpi=(float(dpi[0]), float(dpi[1])) if dpi and min(dpi) > 1 else None,  # 1: of TIFF files that tell none
+        notes=tuple(notes),
     )
     return decoded, orientation if orientation in range(1, 9) else 1
 
@@ -92,10 +103,11 @@ def _to_grey_or_rgb(image: Any, name: str) -> tuple[np.ndarray, bytes | None]:
     """Planes (H, W) or (H, W, 2 to 4) of grey or RGB with or without alpha, and their profile."""
     icc = image.info.get("icc_profile")
     if image.mode == "CMYK":
-        log.warning(CMYK_NOTE, name)
         return _cmyk_to_srgb(image, icc)
     if image.mode in ("I", "F"):
-        raise ImageError(f"{name}: has 32-bit samples; convert it to 8 or 16 bits a channel")
+        raise UnsupportedImageError(f"{name}: has 32-bit samples; convert it to 8 or 16 bits a channel")
+    if image.mode == "LAB":
+        raise UnsupportedImageError(f"{name}: {LAB_REFUSAL}")
     if image.mode.startswith("I;16"):  # the one 16-bit kind that Pillow keeps
         return np.asarray(image).astype(np.uint16), icc
     has_alpha = image.mode.endswith(("A", "a")) or "transparency" in image.info

@@ -4,7 +4,6 @@
 """
 
 import atexit
-import logging
 import re
 import struct
 import threading
@@ -15,11 +14,19 @@ from typing import Any
 import numpy as np
 
 from enlcn.data.exif import orientation_of, with_upright_orientation, without_prefix
-from enlcn.data.image import CMYK_NOTE, Image, ImageError, check_pixel_count, matching_profile, split_alpha
+from enlcn.data.image import (
+    CMYK_NOTE,
+    LAB_REFUSAL,
+    Image,
+    ImageError,
+    UnsupportedImageError,
+    check_pixel_count,
+    matching_profile,
+    split_alpha,
+)
 from enlcn.data.image_formats import FORMATS
 from enlcn.data.tiff_exif import exif_of_tiff, tiff_with_exif
 
-log = logging.getLogger(__name__)
 LOADERS = {"png": "png", "jpeg": "jpeg", "webp": "webp", "avif": "heif", "tiff": "tiff"}
 # Missing data is only a warning to libjpeg, and to libtiff in tiles: grey or black would take its place.
 _STRICTLY_READ = ("jpeg", "tiff")
@@ -87,15 +94,12 @@ def decode(data: bytes, format: str, max_pixels: int, name: str) -> tuple[Image,
     pyvips = vips()
     try:
         with READING:
-            image, planes = _read_pixels(data, format, max_pixels, name)
+            image, planes, notes = _read_pixels(data, format, max_pixels, name)
         icc, exif, xmp = (blob(image, field) for field in ("icc-profile-data", "exif-data", "xmp-data"))
         planes = widened(planes, image, format)
         orientation = image.get("orientation") if format == "tiff" else orientation_of(without_prefix(exif))
-        pages = image.get("n-pages") if image.get_typeof("n-pages") else 1
     except pyvips.Error as error:
-        raise ImageError(f"{name}: damaged or truncated {FORMATS[format].name} file{because(error)}") from None
-    if pages > 1:
-        log.warning("%s: has %d pages or frames; only the first is read", name, pages)
+        raise unreadable(error, format, name) from None
     pixels, alpha = split_alpha(planes)
     exif = exif_of_tiff(data) if format == "tiff" else without_prefix(exif)
     decoded = Image(
@@ -105,22 +109,23 @@ def decode(data: bytes, format: str, max_pixels: int, name: str) -> tuple[Image,
         exif=with_upright_orientation(exif) if exif else None,
         xmp=xmp,
         dpi=dpi_of(image),
+        notes=notes,
     )
     # libvips turns AVIF itself, as that format's own transform says; EXIF has no say there.
     return decoded, 1 if format == "avif" else orientation
 
 
-def _read_pixels(data: bytes, format: str, max_pixels: int, name: str) -> tuple[Any, np.ndarray]:
-    """The opened file and its pixels (H, W, bands); harmless warnings are overlooked, missing data is not."""
+def _read_pixels(data: bytes, format: str, max_pixels: int, name: str) -> tuple[Any, np.ndarray, tuple[str, ...]]:
+    """The opened file, its pixels (H, W, bands) and notes; harmless warnings are overlooked, missing data is not."""
     pyvips = vips()
     load = getattr(pyvips.Image, f"{LOADERS[format]}load_buffer")
 
-    def read(level: str) -> tuple[Any, np.ndarray]:
+    def read(level: str) -> tuple[Any, np.ndarray, tuple[str, ...]]:
         opened = load(data, access="sequential", fail_on=level)
         check_pixel_count(opened.width, opened.height, max_pixels, name)
         image = to_grey_or_rgb(opened, name)
         planes = np.frombuffer(image.write_to_memory(), _DTYPES[image.format])
-        return image, planes.reshape(image.height, image.width, image.bands)
+        return image, planes.reshape(image.height, image.width, image.bands), notes_of(opened)
 
     try:
         return read(fail_on(format))
@@ -201,10 +206,16 @@ def without_new_exif(format: str, like: Image) -> dict[str, Any]:
     return {"keep": _KEEP_ALL_BUT_EXIF}
 
 
+def notes_of(opened: Any) -> tuple[str, ...]:
+    """What an opened file holds that is not read, or not as it is."""
+    pages = opened.get("n-pages") if opened.get_typeof("n-pages") else 1
+    cmyk = (CMYK_NOTE,) if opened.interpretation == "cmyk" else ()
+    return (*cmyk, f"has {pages} pages or frames; only the first is read") if pages > 1 else cmyk
+
+
 def to_grey_or_rgb(image: Any, name: str) -> Any:
     """One to four bands of 8 or 16 bits: CMYK goes through its profile, Lab to sRGB."""
     if image.interpretation == "cmyk":
-        log.warning(CMYK_NOTE, name)
         depth = 16 if image.format == "ushort" else 8
         image = image.icc_transform(
             "srgb", embedded=True, input_profile="cmyk", depth=depth, black_point_compensation=True
@@ -213,9 +224,10 @@ def to_grey_or_rgb(image: Any, name: str) -> Any:
         image = image.colourspace("srgb")
         image.remove("icc-profile-data")
     if image.format not in _DTYPES:
-        raise ImageError(f"{name}: has {image.format} samples; convert it to 8 or 16 bits a channel")
+        raise UnsupportedImageError(f"{name}: has {image.format} samples; convert it to 8 or 16 bits a channel")
     if image.bands > 4:
-        raise ImageError(f"{name}: has {image.bands} channels; only grey and RGB, with or without alpha, are read")
+        told = f"has {image.bands} channels; only grey and RGB, with or without alpha, are read"
+        raise UnsupportedImageError(f"{name}: {told}")
     return image
 
 
@@ -256,6 +268,13 @@ def _one_pixel_png(exif: bytes) -> bytes:
         chunk(b"IEND", b""),
     ]
     return b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
+
+
+def unreadable(error: Any, format: str, name: str) -> ImageError:
+    """What to raise where libvips could not read a file."""
+    if "labq" in str(error):  # of 8 bits, which it takes for a packing of its own
+        return UnsupportedImageError(f"{name}: {LAB_REFUSAL}")
+    return ImageError(f"{name}: damaged or truncated {FORMATS[format].name} file{because(error)}")
 
 
 def because(error: Any) -> str:

@@ -10,15 +10,15 @@ import numpy as np
 
 from enlcn.data import vips_codec
 from enlcn.data.exif import orientation_of, with_upright_orientation, without_prefix
-from enlcn.data.image import Image, ImageError, matching_profile, upright
-from enlcn.data.image_formats import FORMATS, sniff_format
+from enlcn.data.image import ANIMATION_NOTE, Image, ImageError, matching_profile, upright
+from enlcn.data.image_formats import FORMATS, is_untold_animation, sniff_format
 from enlcn.data.raw_as_tiff import RawAsTiff
 from enlcn.data.tiff_exif import add_exif_to_tiff_file, exif_of_tiff_file
 
 log = logging.getLogger(__name__)
 
 _STRIP_BYTES = 2**22
-_SNIFFED = 64
+_SNIFFED = 2**16  # bytes that tell a format, and whether it moves
 
 
 @dataclass(frozen=True)
@@ -44,12 +44,15 @@ class ImageStream:
     Attributes:
         height, width, channels, has_alpha, dtype: what the pixels are.
         like: a one-pixel image that carries profile and metadata.
+        notes: as in `Image`.
     """
 
     def __init__(self, path: Path):
         self._path = path
         with path.open("rb") as file:
-            self._format = sniff_format(file.read(_SNIFFED), str(path))
+            start = file.read(_SNIFFED)
+        self._format = sniff_format(start, str(path))
+        self.notes: tuple[str, ...] = (ANIMATION_NOTE,) if is_untold_animation(start, self._format) else ()
         if not vips_codec.is_available(self._format):
             raise ImageError(f"{path}: pictures this large need pyvips: pip install 'pyvips[binary]'")
         self._vips = vips_codec.vips()
@@ -73,11 +76,14 @@ class ImageStream:
             dpi=vips_codec.dpi_of(self._image),
         )
         self.like = upright(like, self._orientation)
+        for note in self.notes:
+            log.warning("%s: %s", path, note)
 
     def _open(self, level: str) -> Any:
         try:
             with vips_codec.READING:
                 opened = self._vips.Image.new_from_file(str(self._path), access="sequential", fail_on=level)
+                self.notes = tuple(dict.fromkeys((*self.notes, *vips_codec.notes_of(opened))))
                 return vips_codec.to_grey_or_rgb(opened, str(self._path))
         except self._vips.Error as error:
             raise self._damaged(error) from None
@@ -118,8 +124,7 @@ class ImageStream:
             yield top, left, piece.pixels, piece.alpha
 
     def _damaged(self, error: Exception) -> ImageError:
-        kind = FORMATS[self._format].name
-        return ImageError(f"{self._path}: damaged or truncated {kind} file{vips_codec.because(error)}")
+        return vips_codec.unreadable(error, self._format, str(self._path))
 
 
 def save_raw(

@@ -9,7 +9,7 @@ from enlcn.cache_folder import cache_folder
 from enlcn.checkpoint import load
 from enlcn.config import to_dict
 from enlcn.export.graph import weights_digest
-from enlcn.export.onnx import export_onnx
+from enlcn.export.onnx import export_onnx, require_packages
 from enlcn.version import __version__
 from enlcn.zoo.cache import make_folder
 
@@ -29,6 +29,7 @@ def cached_onnx(name: str, *, precision: str = "auto") -> Path:
     key = hashlib.sha256(whole.encode()).hexdigest()[:16]
     path = make_folder(cache_folder() / "onnx" / f"{key}-{precision}-{__version__}.onnx")
     if not path.exists():
+        require_packages()
         log.info("writing %s as ONNX, once; it is kept in %s", name, path)
         # Another process may write the same file meanwhile: either is whole, and the last one stays.
         export_onnx(network, path, name=Path(name).stem, precision=precision, overwrite=True)

@@ -50,7 +50,7 @@ def export_onnx(
     if opset not in OPSETS:
         raise UserError(f"--opset is {opset}; choose from {OPSETS.start} to {OPSETS.stop - 1}")
     check_writable(path, overwrite=overwrite)
-    _require_packages()
+    require_packages()
     step = counter(progress, 2 + len(CHECKED_SIZES))
     program = _program(traceable(network, precision), opset)
     step()
@@ -110,7 +110,8 @@ def quiet() -> Iterator[None]:
         logger.setLevel(before)
 
 
-def _require_packages() -> None:
+def require_packages() -> None:
+    """An error where what writes and checks ONNX files is not installed."""
     try:
         import onnx  # noqa: F401
         import onnxruntime  # noqa: F401

@@ -33,7 +33,7 @@ from enlcn.serve.attention_rows import (
 from enlcn.serve.catalogue import Model, describe
 from enlcn.serve.decoding import decode
 from enlcn.serve.jobs import Result, Watch
-from enlcn.serve.problems import Problem
+from enlcn.serve.problems import Problem, of_image
 from enlcn.serve.storage import Blob
 from enlcn.serve.toolbox import Toolbox, release_memory
 from enlcn.upscaling.planes import MemoryPlane
@@ -98,7 +98,7 @@ class AttentionWork:
         try:
             return Result(facts=self._run(toolbox, watch))
         except ImageError as error:
-            raise Problem("damaged-image", str(error)) from None
+            raise of_image(error) from None
         except UserError as error:
             raise Problem("invalid-parameters", str(error)) from None
         except (MemoryError, torch.OutOfMemoryError):

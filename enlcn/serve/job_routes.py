@@ -18,7 +18,15 @@ from enlcn.serve.studio import Studio, no_such_job
 HEARTBEAT = 10.0
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 _FILE_PROBLEMS = problem_responses(
-    "no-such-job", "not-finished", "job-cancelled", "damaged-image", "job-failed", "too-slow", "shutting-down"
+    "no-such-job",
+    "not-finished",
+    "job-cancelled",
+    "damaged-image",
+    "unsupported-image",
+    "unsuitable-format",
+    "job-failed",
+    "too-slow",
+    "shutting-down",
 )
 _EVENT = {
     "type": "object",

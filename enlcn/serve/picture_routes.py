@@ -40,6 +40,8 @@ _PROBLEMS = problem_responses(
     "too-many-pixels",
     "not-an-image",
     "damaged-image",
+    "unsupported-image",
+    "unsuitable-format",
     "invalid-parameters",
     "queue-full",
     "client-queue-full",

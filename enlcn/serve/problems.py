@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from enlcn.data.image import ImageError, TooManyPixelsError, UnsupportedImageError
+
 PROBLEM_TYPE = "application/problem+json"
 CATALOGUE_PATH = "/v1/problems"
 
@@ -31,6 +33,12 @@ KINDS: dict[str, Kind] = {
     "too-many-pixels": Kind(413, "The picture has too many pixels", "See /v1/limits; send a smaller picture."),
     "not-an-image": Kind(415, "Not a picture this server reads", "Send PNG, JPEG, WebP, AVIF, TIFF or BMP."),
     "damaged-image": Kind(422, "The picture is damaged", "Check the file; it ends early or holds invalid data."),
+    "unsupported-image": Kind(
+        422, "Pictures of this kind are not read", "Convert it to grey or RGB of 8 or 16 bits a channel."
+    ),
+    "unsuitable-format": Kind(
+        422, "The format cannot hold the result", "Ask for another format, a background, or a smaller size."
+    ),
     "invalid-parameters": Kind(422, "A parameter is wrong", "See 'errors' and /openapi.json."),
     "queue-full": Kind(429, "Too many requests are waiting", "Try again after the seconds in Retry-After."),
     "client-queue-full": Kind(429, "You have too many requests waiting", "Wait for one of them to finish."),
@@ -73,6 +81,12 @@ class Problem(Exception):
             "detail": self.detail,
             **self.extra,
         }
+
+
+def of_image(error: ImageError) -> Problem:
+    """The problem of a picture that cannot be read: whether the file is at fault, or what it holds."""
+    kinds = {UnsupportedImageError: "unsupported-image", TooManyPixelsError: "too-many-pixels"}
+    return Problem(kinds.get(type(error), "damaged-image"), str(error))
 
 
 def retry_later(kind: str, detail: str, seconds: float) -> Problem:

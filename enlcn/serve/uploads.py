@@ -12,8 +12,9 @@ from enlcn.data import vips_codec
 from enlcn.data.image import ImageError
 from enlcn.data.image_formats import sniff_format
 from enlcn.serve.config import ServeConfig
+from enlcn.serve.decoding import NAME
 from enlcn.serve.forms import FormError, FormFile
-from enlcn.serve.problems import Problem, retry_later
+from enlcn.serve.problems import Problem, of_image, retry_later
 from enlcn.serve.storage import Blob, StorageFullError
 from enlcn.serve.studio import Studio
 
@@ -130,7 +131,7 @@ def _by_vips(data: bytes, format: str) -> tuple[int, int]:
         with vips_codec.READING:
             opened = load(data, access="sequential")
     except pyvips.Error as error:
-        raise Problem("damaged-image", f"upload: its header cannot be read{vips_codec.because(error)}") from None
+        raise of_image(vips_codec.unreadable(error, format, NAME)) from None
     # AVIF is turned by its own transform, which libvips has applied; the others by EXIF.
     if format != "avif" and opened.get_typeof("orientation") and opened.get("orientation") >= 5:
         return opened.height, opened.width

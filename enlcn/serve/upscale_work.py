@@ -14,7 +14,7 @@ from enlcn.serve.decoding import NAME, decode
 from enlcn.serve.following import following
 from enlcn.serve.jobs import Result, Watch
 from enlcn.serve.metrics import Metrics
-from enlcn.serve.problems import Problem
+from enlcn.serve.problems import Problem, of_image
 from enlcn.serve.storage import Blob, Storage, StorageFullError
 from enlcn.serve.toolbox import Toolbox, release_memory
 from enlcn.upscaling.background import Colour, on_colour
@@ -70,7 +70,7 @@ class UpscaleWork:
         try:
             return self._run(toolbox, watch)
         except ImageError as error:
-            raise Problem("damaged-image", str(error)) from None
+            raise of_image(error) from None
         except UserError as error:
             raise Problem("invalid-parameters", str(error)) from None
         except StorageFullError:
@@ -87,7 +87,11 @@ class UpscaleWork:
         size = options.target.size(image.height, image.width)
         transparent = options.background is None and has_transparency(image)
         how = {"quality": options.quality, "lossless": options.lossless, "name": NAME}
-        check_can_write(options.format, size[1], size[0], transparent=transparent, **how)  # type: ignore[arg-type]
+        try:
+            check_can_write(options.format, size[1], size[0], transparent=transparent, **how)  # type: ignore[arg-type]
+        except ImageError as error:
+            told = str(error).replace("--background white", "background=white")
+            raise Problem("unsuitable-format", told) from None
         watch.report(_DECODED, "loading the model")
         checkpoint = options.model.checkpoint(options.target.factor(image.height, image.width))
         engine = toolbox.engine(checkpoint, options.precision, options.self_ensemble)

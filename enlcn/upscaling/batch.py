@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 
+from enlcn.data.image import Image, TooManyPixelsError
+from enlcn.data.image_formats import rounding_note
 from enlcn.data.image_io import MAX_PIXELS, check_can_write, encode_image, has_transparency, load_image
 from enlcn.errors import UserError
 from enlcn.files import atomic_write, refuse_to_overwrite, remove_leftovers
@@ -18,8 +20,8 @@ from enlcn.upscaling import memory
 from enlcn.upscaling.background import Colour
 from enlcn.upscaling.devices import resolve_device, torch_threads
 from enlcn.upscaling.engine import Engine, EngineOptions
-from enlcn.upscaling.jobs import Job
-from enlcn.upscaling.large import is_large, upscale_large
+from enlcn.upscaling.jobs import Job, why_absent
+from enlcn.upscaling.large import LIMIT_ADVICE, is_large, upscale_large
 from enlcn.upscaling.open_engine import open_engine
 from enlcn.upscaling.picture import Target, upscale_image
 from enlcn.upscaling.streaming import Progress
@@ -69,6 +71,7 @@ class Outcome:
         lr_size, sr_size: (width, height).
         model: the checkpoint that made it.
         mode, precision, tile, disk, notes: as in `RunReport`.
+        told: notes that were logged before the work began or while it was written; `notes` are those of the work.
     """
 
     source: str
@@ -84,10 +87,12 @@ class Outcome:
     tile: int | None = None
     disk: int = 0
     notes: tuple[str, ...] = ()
+    told: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain data for a JSON report."""
-        return asdict(self)
+        """Plain data for a JSON report, which has all notes in one place."""
+        values = asdict(self)
+        return values | {"notes": (*values.pop("told"), *self.notes)}
 
 
 class Batch:
@@ -140,8 +145,7 @@ class Batch:
             return Outcome(*names, status="failed", message=message, seconds=time.perf_counter() - start)
         except Exception as error:  # whatever is wrong with one picture, the others are still to be done
             log.debug("while upscaling %s", names[0], exc_info=True)
-            told = (str(error).splitlines() or [""])[0]
-            message = f"{names[0]}: {type(error).__name__}: {told}"
+            message = f"{names[0]}: {memory.describe(error)}"
             return Outcome(*names, status="failed", message=message, seconds=time.perf_counter() - start)
         return Outcome(*names, status="done", seconds=time.perf_counter() - start, **facts)
 
@@ -149,11 +153,12 @@ class Batch:
         options = self.options
         if job.target is not None:
             refuse_to_overwrite(job.target, options.overwrite, can_skip=True)
+        if job.source is not None and (absent := why_absent(job.source)):
+            raise UserError(f"{job.source}: {absent}")
         if job.source is not None and job.target is not None and is_large(job.source, options):
             return upscale_large(self, job, progress)
         start = time.perf_counter()
-        data = sys.stdin.buffer.read() if job.source is None else job.source
-        image = load_image(data, max_pixels=options.max_pixels or MAX_PIXELS, name=str(job.source or "standard input"))
+        image = self._load(job)
         out_height, out_width = options.target.size(image.height, image.width)
         check_can_write(
             job.format,
@@ -182,7 +187,16 @@ class Batch:
         facts = asdict(report)
         facts.pop("seconds")
         sizes = {"lr_size": (image.width, image.height), "sr_size": (result.width, result.height)}
-        return facts | sizes | {"model": self.checkpoint_for(image.height, image.width)}
+        told = tuple(filter(None, (*image.notes, rounding_note(job.format, result.bits))))
+        return facts | sizes | {"model": self.checkpoint_for(image.height, image.width), "told": told}
+
+    def _load(self, job: Job) -> Image:
+        data = sys.stdin.buffer.read() if job.source is None else job.source
+        most = self.options.max_pixels or MAX_PIXELS
+        try:
+            return load_image(data, max_pixels=most, name=str(job.source or "standard input"))
+        except TooManyPixelsError as error:
+            raise UserError(f"{error}; {LIMIT_ADVICE}") from None
 
     def checkpoint_for(self, height: int, width: int) -> str:
         """The model whose trained scale reaches the size wanted of an input of height x width, by its full name."""

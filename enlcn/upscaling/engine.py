@@ -153,7 +153,7 @@ class Engine:
                 report = _noted(report, f"{report.precision} gave values that are not finite; done again in fp32")
                 report = replace(report, precision="fp32")
             except (MemoryError, torch.OutOfMemoryError, RuntimeError) as error:
-                if report.mode == "streaming" or not _is_out_of_memory(error) or self.why_not_streamable():
+                if report.mode == "streaming" or not memory.is_out_of_memory(error) or self.why_not_streamable():
                     raise
                 report = _noted(report, "out of memory; done again by streaming")
                 report = replace(report, mode="streaming", tile=self._tile(self.limit // 2))
@@ -259,11 +259,6 @@ def _described(report: RunReport, device: torch.device) -> str:
 def _noted(report: RunReport, note: str) -> RunReport:
     log.warning(note)
     return replace(report, notes=(*report.notes, note))
-
-
-def _is_out_of_memory(error: BaseException) -> bool:
-    text = str(error).lower()
-    return isinstance(error, MemoryError | torch.OutOfMemoryError) or "allocate" in text or "out of memory" in text
 
 
 def _eighth(progress: Progress | None, index: int) -> Progress | None:

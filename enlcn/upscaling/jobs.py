@@ -45,18 +45,21 @@ class Naming:
         format: "png", "jpeg", "webp", "avif", "tiff", or None: TIFF stays TIFF, everything else becomes PNG.
         suffix: put before the extension; None puts the scale beside the input and nothing in another folder.
         label: the scale as it stands in names, such as "x4".
+        apart: every input folder gets a folder of its own name in `output`, as several together do.
     """
 
     output: str | None
     format: str | None
     suffix: str | None
     label: str
+    apart: bool = False
 
 
-def plan_jobs(inputs: list[str], naming: Naming) -> list[Job]:
+def plan_jobs(inputs: list[str], naming: Naming, left_out: str = "") -> list[Job]:
     """Every picture among files, folders (recursively), globs and "-", with the name of its result.
 
-    A picture named twice is done once; one that is itself a result of this plan is no input.
+    A picture named twice is done once; one that is itself a result of this plan is no input. Where there is none at
+    all, the error tells what was left out.
     """
     if naming.output is not None and naming.output != STREAM and is_file_name(naming.output):
         _check_file_name(naming)
@@ -65,7 +68,8 @@ def plan_jobs(inputs: list[str], naming: Naming) -> list[Job]:
     if len(jobs) > 1:
         jobs = [job for job in jobs if job.source is None or job.source.resolve() not in targets]
     if not jobs:
-        raise UserError(f"{', '.join(inputs)}: no pictures found; known are {', '.join(sorted(SUFFIXES))}")
+        beside = f", but {left_out}" if left_out else ""
+        raise UserError(f"{', '.join(inputs)}: no pictures found{beside}; known are {', '.join(sorted(SUFFIXES))}")
     if naming.output is not None and len(jobs) > 1 and (naming.output == STREAM or is_file_name(naming.output)):
         raise UserError(f"{naming.output}: {len(jobs)} pictures cannot go into one file; name a folder")
     _refuse_collisions(jobs)
@@ -82,10 +86,44 @@ def refuse_bad_names(inputs: list[str], naming: Naming) -> None:
         raise UserError(f"--suffix is '{naming.suffix}'; it is part of a file's name, without / and \\")
 
 
-def files_under(folder: Path, on_error: Callable[[OSError], None] | None = None) -> list[Path]:
-    """All files below a folder, sorted; `on_error` hears of folders that cannot be read."""
-    found = (Path(place) / name for place, _, names in os.walk(folder, onerror=on_error) for name in names)
-    return sorted(file for file in found if file.is_file())
+def several_folders(inputs: list[str]) -> bool:
+    """Whether more than one folder is among the inputs: files of one name in them must not meet in the output."""
+    return len({Path(text).resolve() for text in inputs if text != STREAM and Path(text).is_dir()}) > 1
+
+
+def mirrored(
+    folder: Path, naming: Naming, on_error: Callable[[OSError], None] | None = None
+) -> list[tuple[Path, Path]]:
+    """Every file below a folder with the folder of its result, sorted; broken links, too.
+
+    What is hidden is left out, and so are results of earlier runs where they go into the folder itself.
+
+    Args:
+        folder: an input.
+        naming: where results go.
+        on_error: hears of folders that cannot be read.
+    """
+    name = folder.resolve().name
+    named = folder if folder.name not in ("", "..") else folder.resolve()  # "." has no folder beside it
+    results = Path(naming.output) if naming.output else named.parent / f"{name}_{naming.label}"
+    base = results / name if naming.output and naming.apart else results
+    inside = results.resolve() != folder.resolve() and results.resolve().is_relative_to(folder.resolve())
+    found = []
+    for place, folders, names in os.walk(folder, onerror=on_error):
+        folders[:] = [each for each in folders if not each.startswith(".")]
+        found += [Path(place) / each for each in names if not each.startswith(".")]
+    return [
+        (file, base / file.relative_to(folder).parent)
+        for file in sorted(found)
+        if not (inside and file.resolve().is_relative_to(results.resolve()))
+    ]
+
+
+def why_absent(path: Path) -> str:
+    """Why there is nothing at an input's path; "" where there is."""
+    if path.exists():
+        return ""
+    return "no picture or video matches" if glob.has_magic(str(path)) else "no such file"
 
 
 def _jobs_of(text: str, naming: Naming) -> list[Job]:
@@ -95,20 +133,13 @@ def _jobs_of(text: str, naming: Naming) -> list[Job]:
     if path.is_dir():
         if naming.output is not None and is_file_name(naming.output):
             raise UserError(f"{naming.output}: is a file name, but {path} is a folder; name a folder")
-        base = Path(naming.output) if naming.output else path.with_name(f"{path.resolve().name}_{naming.label}")
-        inside = base.resolve() != path.resolve() and base.resolve().is_relative_to(path.resolve())
-        return [
-            _job(file, base / file.relative_to(path).parent, naming)
-            for file in files_under(path)
-            if file.suffix.lower() in SUFFIXES
-            and not file.name.startswith(".")
-            and not (inside and file.resolve().is_relative_to(base.resolve()))
-        ]
+        found = mirrored(path, naming)
+        return [_job(file, to, naming) for file, to in found if file.suffix.lower() in SUFFIXES and file.is_file()]
     if not path.exists() and glob.has_magic(text):
         names = sorted(glob.glob(text, recursive=True))  # noqa: PTH207 (Path.glob wants a base)
-        found = [Path(name) for name in names if Path(name).is_file() and Path(name).suffix.lower() in SUFFIXES]
-        if found:
-            return [_job(file, _folder(file, naming), naming) for file in found]
+        files = [Path(name) for name in names if Path(name).is_file() and Path(name).suffix.lower() in SUFFIXES]
+        if files:
+            return [_job(file, _folder(file, naming), naming) for file in files]
     return [_job(path, _folder(path, naming), naming)]  # where there is no such file, its job will say so
 
 

@@ -1,5 +1,6 @@
 """Pictures whose pixels do not fit in memory: from file to file through scratch planes."""
 
+import logging
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -8,12 +9,13 @@ import numpy as np
 import torch
 
 from enlcn.data import vips_codec
-from enlcn.data.image_formats import FORMATS, sniff_format
+from enlcn.data.image import TooManyPixelsError, check_pixel_count
+from enlcn.data.image_formats import FORMATS, rounding_note, sniff_format
 from enlcn.data.image_io import MAX_PIXELS, check_can_write, has_transparency, load_image
 from enlcn.errors import UserError
 from enlcn.files import atomic_write
 from enlcn.upscaling import memory
-from enlcn.upscaling.jobs import Job
+from enlcn.upscaling.jobs import Job, why_absent
 from enlcn.upscaling.picture import Source, is_opaque, upscale_source
 from enlcn.upscaling.planes import FilePlane, MemoryPlane, Plane, Scratch, require_disk
 from enlcn.upscaling.streaming import Progress, features_channels
@@ -21,7 +23,9 @@ from enlcn.upscaling.streaming import Progress, features_channels
 if TYPE_CHECKING:
     from enlcn.upscaling.batch import Batch, BatchOptions
 
+log = logging.getLogger(__name__)
 _SNIFFED = 64  # bytes that tell a format
+LIMIT_ADVICE = "--max-pixels sets another limit"
 _ORIENTATION, _TIFF_WIDTH, _TIFF_HEIGHT = 0x0112, 0x0100, 0x0101
 
 
@@ -46,9 +50,11 @@ def upscale_large(batch: "Batch", job: Job, progress: Progress | None) -> dict[s
     assert job.source is not None
     assert job.target is not None
     opened = ImageStream(job.source)
-    if options.max_pixels is not None and opened.height * opened.width > options.max_pixels:
-        pixels = f"{opened.width:,}x{opened.height:,}"
-        raise UserError(f"{job.source}: {pixels} pixels are more than --max-pixels {options.max_pixels:,}")
+    if options.max_pixels is not None:
+        try:
+            check_pixel_count(opened.width, opened.height, options.max_pixels, str(job.source))
+        except TooManyPixelsError as error:
+            raise UserError(f"{error}; {LIMIT_ADVICE}") from None
     out_height, out_width = options.target.size(opened.height, opened.width)
     how: dict[str, Any] = {"quality": options.quality, "lossless": options.lossless, "name": str(job.target)}
     check_can_write(job.format, out_width, out_height, transparent=False, **how)
@@ -84,7 +90,11 @@ def upscale_large(batch: "Batch", job: Job, progress: Progress | None) -> dict[s
         facts.pop("seconds")
         facts["disk"] += scratch.disk_used
     sizes = {"lr_size": (opened.width, opened.height), "sr_size": (out_width, out_height)}
-    return facts | sizes | {"model": batch.checkpoint_for(opened.height, opened.width)}
+    told = opened.notes
+    if note := rounding_note(job.format, 8 * result.dtype.itemsize):
+        log.warning("%s: %s", job.target, note)
+        told += (note,)
+    return facts | sizes | {"model": batch.checkpoint_for(opened.height, opened.width), "told": told}
 
 
 def _read(opened: Any, scratch: Scratch) -> Source:
@@ -128,6 +138,26 @@ def header_size(path: Path) -> tuple[int, int] | None:
         Pillow.MAX_IMAGE_PIXELS = limit
 
 
+def seen_size(job: Job, max_pixels: int | None) -> tuple[tuple[int, int] | None, str]:
+    """(width, height) of a job's picture as far as it can be told, and why it cannot be read, or "" where it can."""
+    if job.source is None:
+        return None, ""
+    if absent := why_absent(job.source):
+        return None, absent
+    size = header_size(job.source)
+    try:
+        if size is None:  # what cannot be opened by its header alone is opened as the run would
+            image = load_image(job.source, max_pixels=max_pixels or MAX_PIXELS)
+            return (image.width, image.height), ""
+        is_streamed = max_pixels is None and job.target is not None and _can_be_streamed(job.source)
+        if not is_streamed:
+            check_pixel_count(*size, max_pixels or MAX_PIXELS, str(job.source))
+    except UserError as error:
+        advice = f"; {LIMIT_ADVICE}" if isinstance(error, TooManyPixelsError) else ""
+        return size, str(error).removeprefix(f"{job.source}: ") + advice
+    return size, ""
+
+
 def alpha_problem(job: Job) -> str:
     """Why a transparent picture cannot be written in the format of its job; "" where it can, or is opaque."""
     form = FORMATS.get(job.format)
@@ -139,4 +169,4 @@ def alpha_problem(job: Job) -> str:
         transparent = may_be and has_transparency(load_image(job.source))
     except UserError:
         return ""  # the size is known, so that only reading it whole would tell more
-    return f"transparent, which {form.name} cannot be: pass --background" if transparent else ""
+    return f"transparent, which {form.name} cannot be: pass --background white" if transparent else ""

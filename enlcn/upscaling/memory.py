@@ -85,6 +85,20 @@ def fitting_tile(config: ModelConfig, limit: int) -> int:
     return max(side, _SMALLEST_TILE)
 
 
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error says that memory is short; torch has no class of its own for that on the CPU."""
+    text = str(error).lower()
+    is_torchs = isinstance(error, RuntimeError) and ("allocate" in text or "out of memory" in text)
+    return isinstance(error, MemoryError | torch.OutOfMemoryError) or is_torchs
+
+
+def describe(error: BaseException) -> str:
+    """An error that nobody expected, in one line, to follow the name of the file that it came with."""
+    if is_out_of_memory(error):
+        return "does not fit in memory; try --mode streaming, a smaller --memory-limit or fewer --jobs"
+    return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
+
+
 def _meminfo(field: str) -> int:
     for line in Path("/proc/meminfo").read_text().splitlines():
         name, _, rest = line.partition(":")

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from enlcn.data.image_formats import SUFFIXES as PICTURE_SUFFIXES
 from enlcn.errors import UserError
-from enlcn.upscaling.jobs import STREAM, Naming, files_under, is_file_name, refuse_bad_names
+from enlcn.upscaling.jobs import STREAM, Naming, is_file_name, mirrored, refuse_bad_names
+from enlcn.upscaling.left_out import OTHER_SUFFIXES, LeftOut
 
 log = logging.getLogger(__name__)
 
@@ -28,46 +29,51 @@ class VideoJob:
 
 
 def split_videos(
-    inputs: list[str], naming: Naming, unreadable: list[str] | None = None
+    inputs: list[str], naming: Naming, left_out: LeftOut | None = None
 ) -> tuple[list[str], list[VideoJob]]:
     """The inputs that hold pictures, for `plan_jobs`, and the videos among all inputs with the names of their results.
 
     A folder or glob with videos and no picture is no input for pictures; one with neither is, and its absence of
-    pictures will be told there. Folders that cannot be read are told, and added to `unreadable`.
+    pictures will be told there. What folders and globs hold besides is added to `left_out`.
     """
     refuse_bad_names(inputs, naming)
+    aside = LeftOut() if left_out is None else left_out
 
     def leave_out(error: OSError) -> None:
         if Path(error.filename) in map(Path, inputs):
             raise UserError(f"{error.filename}: cannot be read ({error.strerror})")
         log.warning("%s: left out, it cannot be read (%s)", error.filename, error.strerror)
-        if unreadable is not None:
-            unreadable.append(str(error.filename))
+        aside.unreadable.append(str(error.filename))
 
     pictures: list[str] = []
     videos: list[VideoJob] = []
     for text in inputs:
         path = Path(text)
         if path.is_dir():
-            found = [file for file in files_under(path, leave_out) if not file.name.startswith(".")]
-            base = Path(naming.output) if naming.output else path.with_name(f"{path.resolve().name}_{naming.label}")
-            inside = base.resolve() != path.resolve()
-            jobs = [
-                VideoJob(file, base / file.relative_to(path).parent)
-                for file in found
-                if is_video(file) and not (inside and file.resolve().is_relative_to(base.resolve()))
-            ]
+            found = _sound(dict(mirrored(path, naming, leave_out)), aside)
         elif not path.exists() and glob.has_magic(text):
-            found = [Path(name) for name in sorted(glob.glob(text, recursive=True))]  # noqa: PTH207 (needs no base)
-            found = [file for file in found if file.is_file()]
-            jobs = [VideoJob(file, _folder(file, naming)) for file in found if is_video(file)]
+            files = [Path(name) for name in sorted(glob.glob(text, recursive=True))]  # noqa: PTH207 (needs no base)
+            found = _sound({file: _folder(file, naming) for file in files if not file.is_dir()}, aside)
         else:
-            found = [path]
-            jobs = [VideoJob(path, _folder(path, naming))] if is_video(path) else []
+            found = {path: _folder(path, naming)}
+        jobs = [VideoJob(file, folder) for file, folder in found.items() if is_video(file)]
         videos += jobs
         if not jobs or any(file.suffix.lower() in PICTURE_SUFFIXES for file in found):
             pictures.append(text)
     return pictures, _named(list(dict.fromkeys(videos)), naming, alone=not pictures)
+
+
+def _sound(found: dict[Path, Path], aside: LeftOut) -> dict[Path, Path]:
+    """The pictures and videos among files that were found; what else there is goes aside."""
+    known = {file: to for file, to in found.items() if is_video(file) or file.suffix.lower() in PICTURE_SUFFIXES}
+    aside.broken = list(dict.fromkeys([*aside.broken, *(file for file in known if not file.exists())]))
+    aside.add_others(file for file in found if file.is_file())
+    return {file: to for file, to in known.items() if file.is_file()}
+
+
+def is_of_media(path: Path) -> bool:
+    """Whether a file is called like a picture or video, be it of a kind that is not read here."""
+    return is_video(path) or path.suffix.lower() in (*PICTURE_SUFFIXES, *OTHER_SUFFIXES)
 
 
 def is_video(path: Path) -> bool:

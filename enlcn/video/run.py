@@ -13,6 +13,7 @@ from typing import Any
 
 from enlcn.errors import UserError
 from enlcn.files import atomic_write, refuse_to_overwrite, remove_leftovers
+from enlcn.upscaling import memory
 from enlcn.upscaling.batch import Batch, Outcome
 from enlcn.upscaling.engine import Engine
 from enlcn.upscaling.picture import Target
@@ -54,22 +55,6 @@ class VideoOptions:
             raise UserError(f"--batch is {self.batch}; it must be at least 1")
 
 
-@dataclass(frozen=True)
-class VideoOutcome(Outcome):
-    """What became of a video.
-
-    Attributes:
-        told: notes that were logged before the work began; `notes` are those that came up later.
-    """
-
-    told: tuple[str, ...] = ()
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain data for a JSON report, which has all notes in one place."""
-        values = super().as_dict()
-        return values | {"notes": (*values.pop("told"), *self.notes)}
-
-
 def upscale_video(batch: Batch, job: VideoJob, options: VideoOptions, progress: Progress | None = None) -> Outcome:
     """Upscale one video; what is wrong with it ends up in the outcome.
 
@@ -90,7 +75,7 @@ def upscale_video(batch: Batch, job: VideoJob, options: VideoOptions, progress: 
         return Outcome(*names, status="failed", message=told, seconds=time.perf_counter() - start)
     except Exception as error:  # whatever is wrong with one video, the others are still to be done
         log.debug("while upscaling %s", names[0], exc_info=True)
-        told = f"{names[0]}: {type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
+        told = f"{names[0]}: {memory.describe(error)}"
         return Outcome(*names, status="failed", message=told, seconds=time.perf_counter() - start)
     return replace(outcome, seconds=time.perf_counter() - start)
 
@@ -131,18 +116,19 @@ def _upscale(batch: Batch, job: VideoJob, options: VideoOptions, progress: Progr
         resumed = run.segments()
         notes = tuple(upscaler.notes)
         if resumed:
-            notes += (f"{resumed} segments were there from an earlier run",)
+            counted = "1 segment was" if resumed == 1 else f"{resumed} segments were"
+            notes += (f"{counted} there from an earlier run",)
         ended = workspace.end_facts()
         paths = [workspace.path(index) for index in range(ended["segments"])]
         with atomic_write(job.target, overwrite=batch.options.overwrite) as temporary:
             damaged = ended["damaged"] + remux(plan, paths, temporary, job.target)
         if damaged:
-            notes += (f"{damaged} damaged packets were skipped",)
+            notes += ("1 damaged packet was skipped" if damaged == 1 else f"{damaged} damaged packets were skipped",)
         told_of = options.clip.count(facts)
         if told_of is not None and ended["frames"] < _TELLING_SHARE * told_of - 1:
             notes += (f"the file ends early: it holds {ended['frames']} of the {told_of} pictures it tells of",)
         workspace.remove()
-    return VideoOutcome(
+    return Outcome(
         str(job.source),
         str(job.target),
         status="done",

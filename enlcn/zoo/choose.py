@@ -41,13 +41,18 @@ def trained_scale(factor: float, model: str | None = None) -> int:
 
 
 def beyond_advice(factor: float, largest: int) -> str:
-    """How a factor beyond the largest scale is reached in two runs; nothing where two do not reach it.
+    """How a factor beyond the largest scale is reached in several runs.
 
     >>> beyond_advice(8, 4)
     '; upscale by x4 first, then the result by x2'
+    >>> beyond_advice(32, 4)
+    '; upscale by x4 twice first, then the result by x2'
     """
-    rest = factor / largest
-    return f"; upscale by x{largest} first, then the result by x{rest:.4g}" if rest <= largest else ""
+    rest, runs = factor / largest, 1
+    while rest > largest:
+        rest, runs = rest / largest, runs + 1
+    often = {1: "", 2: " twice"}.get(runs, f" {runs} times")
+    return f"; upscale by x{largest}{often} first, then the result by x{rest:.4g}"
 
 
 def native_scale(model: str | None) -> int:
@@ -103,11 +108,12 @@ def refuse_unknown(path: Path) -> None:
         raise UserError(f"{path}: a family of models, of which one is meant here: {names}")
     if path.is_file() or path.is_dir():
         return
+    if likely := did_you_mean(str(path), registry.known(), most=1):
+        raise UserError(f"{path}: no such file or model; {likely}`enlcn models` lists all")
     names = ", ".join(registry.here()) or "none in this version"
     raise UserError(
-        f"{path}: no such file or model; {did_you_mean(str(path), registry.known(), most=1)}give a .safetensors or .pt "
-        f"file, a shipped model ({names}; see `enlcn models`), or {UNTRAINED_PREFIX}NAME with one of "
-        f"{', '.join(recipes.NETWORKS)}"
+        f"{path}: no such file or model; give a .safetensors or .pt file, a shipped model ({names}; see "
+        f"`enlcn models`), or {UNTRAINED_PREFIX}NAME with one of {', '.join(recipes.NETWORKS)}"
     )
 
 

@@ -142,6 +142,11 @@ def test_attention_says_when_weights_are_random(tmp_path, small_photo):
             ["attention", PHOTO, "--at", "1,1", "-o", "m.png", "-m", "untrained:enlcn-tiny", "--device", "warp"],
             "device 'warp' cannot be used",
         ),
+        (["attention", PHOTO, "--at", "1,1", "-o", ".", "-m", "untrained:enlcn-tiny"], ".: is a folder; give a file"),
+        (
+            ["attention", PHOTO, "--at", "1,1", "-o", "m.png", "-m", "untrained:edsr"],
+            "untrained:edsr: this network has no",
+        ),
         (["frobnicate"], "no such command"),
     ],
 )
@@ -164,7 +169,8 @@ def test_a_host_that_is_not_there_is_named_without_a_port(port):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["upscale", "photo.jpg", "-s", "abc"], "invalid value for '--scale'"),
+        (["upscale", "photo.jpg", "-s", "x2"], "'x2'"),
+        (["upscale", "photo.jpg", "-s"], "-s' requires an argument; see `"),
         (["upscale"], "missing argument"),
         (["upscale", "--scal", "2", "photo.jpg"], "no such option: --scal"),
         (["upscail"], "no such command"),
@@ -176,7 +182,15 @@ def test_wrong_usage_is_one_line(arguments, said):
     assert run.stderr.startswith("error: ")
     assert said in run.stderr
     assert run.stderr.count("\n") == 1
-    assert "--help`" in run.stderr
+    assert ("enlcn upscale --help`" if arguments[0] == "upscale" else "enlcn --help`") in run.stderr
+
+
+@pytest.mark.parametrize("option", ["-q", "--quiet", "-v", "--verbose"])
+def test_options_of_the_program_go_before_the_command(option):
+    run = enlcn("upscale", "photo.jpg", option)
+    assert run.returncode == 2
+    assert run.stderr.startswith(f"error: {option} goes before the command: `")
+    assert run.stderr.endswith(f"enlcn {option} upscale …`\n")
 
 
 def test_no_arguments_show_the_help():

@@ -60,3 +60,13 @@ def test_a_terminal_folds_long_values_and_cuts_none(monkeypatch):
     lines = shown.getvalue().splitlines()
     assert all(len(line) <= 40 for line in lines)
     assert "".join("".join(lines[1:]).removeprefix("where").split()) == LONG.replace(" ", "")
+
+
+def test_a_program_without_memory_ends_in_one_line(capsys):
+    def grow():
+        raise MemoryError
+
+    with pytest.raises(SystemExit) as ended:
+        console.run_guarded(grow)
+    assert ended.value.code == 2
+    assert capsys.readouterr().err == "error: out of memory; close other programs, or take less at a time\n"

@@ -88,7 +88,7 @@ def test_a_report_and_existing_results_still_count(empty_folder):
 def test_names_patterns_and_pipes_are_no_missing_files(empty_folder):
     (empty_folder / "a[1].txt").touch()
     for arguments, told in (
-        (["upscale", "*.txt"], "*.txt: no such file"),  # told by the verb, which looked for what it matches
+        (["upscale", "*.txt"], "*.txt: no picture or video matches"),  # told by the verb, which looked for one
         (["upscale", "-"], "standard input"),
         (["info", "untrained:enlcn-tiny"], ""),
         (["info", "enlcn-light-x4"], ""),

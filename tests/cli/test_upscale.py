@@ -22,6 +22,7 @@ from enlcn.data.image_io import load_image, save_image
 from enlcn.errors import UserError
 from enlcn.models.backbone import SRNetwork
 from enlcn.upscaling.jobs import Naming, plan_jobs
+from enlcn.upscaling.left_out import LeftOut
 from enlcn.video.jobs import split_videos
 
 PHOTO = Path(__file__).parents[2] / "enlcn" / "assets" / "palace.png"
@@ -186,7 +187,12 @@ def test_interrupted_run_says_how_to_go_on(photos, tmp_path, model):
         ([PHOTO, "-m", "untrained:enlcn-tiny", "-o", "o.mp4"], "o.mp4: cannot write '.mp4' files; choose from .png"),
         ([PHOTO, "-m", "untrained:enlcn-tiny", "-s", "nan", "-o", "o.png"], "must be positive numbers"),
         ([PHOTO, "-m", "untrained:enlcn-tiny", "-s", "8", "-o", "o.png"], "upscale by x4 first, then the result by x2"),
-        ([PHOTO, "-m", "enlcn-ligth-x4", "-o", "o.png"], "no such file or model; did you mean enlcn-light-x4? give a"),
+        (
+            [PHOTO, "-m", "enlcn-ligth-x4", "-o", "o.png"],
+            "no such file or model; did you mean enlcn-light-x4? `enlcn models` lists",
+        ),
+        ([PHOTO, "-m", "untrained:enlcn-tiny", "-s", "32", "-o", "o.png"], "by x4 twice first, then the result by x2"),
+        ([PHOTO, "-m", "untrained:enlcn-tiny", "--tile", "15", "-o", "o.png"], "--tile is 15; it must be at least 16"),
         ([PHOTO, "-m", "foo", "-o", "o.png"], "foo: no such file or model; give"),
         ([PHOTO, "-m", "nothing.safetensors", "-o", "o.png"], "no such file or model"),
         ([PHOTO, "-m", "untrained:enlcn-tiny", "-s", "2", "--width", "50", "-o", "o.png"], "either a scale or"),
@@ -279,10 +285,10 @@ def test_folders_that_cannot_be_read_are_told(photos, monkeypatch, caplog):
     monkeypatch.setattr(os, "scandir", refusing)
     with pytest.raises(UserError, match=r"sub: cannot be read \(Permission denied\)"):
         split_videos([f"{photos / 'sub'}/"], Naming(None, None, None, "x4"))
-    unreadable = []
-    pictures, videos = split_videos([str(photos)], Naming(None, None, None, "x4"), unreadable)
+    left_out = LeftOut()
+    pictures, videos = split_videos([str(photos)], Naming(None, None, None, "x4"), left_out)
     assert f"{photos / 'sub'}: left out, it cannot be read (Permission denied)" in caplog.text
-    assert (pictures, videos, unreadable) == ([str(photos)], [], [str(photos / "sub")])
+    assert (pictures, videos, left_out) == ([str(photos)], [], LeftOut(unreadable=[str(photos / "sub")]))
     assert len(plan_jobs(pictures, Naming(None, None, None, "x4"))) == 4
     for more in (["--dry-run"], []):
         assert CliRunner().invoke(app, ["upscale", str(photos), "-m", "untrained:enlcn-tiny", *more]).exit_code == 1
@@ -295,7 +301,7 @@ def test_background(tmp_path, model):
     refused = upscale(tmp_path / "logo.png", "-f", "jpeg", "-m", model)
     assert refused.returncode == 2
     assert b"JPEG cannot hold transparency" in refused.stderr
-    assert b"or give it a background" in refused.stderr
+    assert b"or give it a background (--background white)" in refused.stderr
     assert upscale(tmp_path / "logo.png", "-f", "jpeg", "-m", model, "--dry-run").returncode == 1
     refused = upscale(tmp_path / "logo.png", "-f", "jpeg", "--background", "paper", "-m", model, "--dry-run")
     assert refused.returncode == 2

@@ -10,7 +10,9 @@ import pytest
 from PIL import Image as PillowImage
 
 from enlcn.data import vips_codec
+from enlcn.data.image import UnsupportedImageError
 from enlcn.data.image_io import Image, ImageError, check_format_fits, encode_image, load_image, save_image
+from enlcn.data.vips_stream import ImageStream
 from enlcn.errors import UserError
 from tests.data.image_samples import png_chunk, png_file
 
@@ -132,6 +134,17 @@ def test_decompression_bombs_are_refused_from_their_header(tmp_path, codec):
     path.write_bytes(png_file(np.zeros((20, 30, 3), np.uint8)))
     assert "30x20 is 600 pixels, more than the limit of 599" in refusal(path, max_pixels=599)
     assert load_image(path, max_pixels=600).width == 30
+
+
+def test_lab_of_8_bits_is_refused_by_name(tmp_path, codec):
+    path = tmp_path / "lab.tif"
+    PillowImage.new("LAB", (8, 6)).save(path)
+    assert refusal(path) == f"{path}: its Lab colours are not read in this form; convert it to RGB"
+    with pytest.raises(UnsupportedImageError):
+        load_image(path)
+    if codec == "vips":
+        with pytest.raises(UnsupportedImageError):
+            ImageStream(path)
 
 
 def test_endless_files_are_not_read_to_their_end():

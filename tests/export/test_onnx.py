@@ -207,6 +207,14 @@ def test_engine_onnxruntime_exports_once_into_the_cache(plain, plain_file, tmp_p
     assert cache.cached_onnx(str(tmp_path / "other.safetensors")) != file
 
 
+def test_without_the_packages_nothing_is_announced(tmp_path, monkeypatch, caplog):
+    monkeypatch.setenv("ENLCN_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setitem(sys.modules, "onnxscript", None)
+    with caplog.at_level("INFO"), pytest.raises(UserError, match="'export' extra"):
+        cache.cached_onnx("untrained:enlcn-tiny-x2")
+    assert "as ONNX" not in caplog.text
+
+
 def test_set5_within_a_thousandth(data_dir, tmp_path):
     network = enlcn.load("enlcn-light-x4")
     export_onnx(network, tmp_path / "light.onnx")

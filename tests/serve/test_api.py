@@ -1,6 +1,7 @@
 """The API, asked over HTTP."""
 
 import base64
+import io
 import json
 import subprocess
 import sys
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image as Pillow
 
 from enlcn.checkpoint import load
 from enlcn.data.image import Image
@@ -171,6 +173,33 @@ def test_problems(server, path, parameters, body, status, kind):
     assert told["status"] == status
     assert told["detail"]
     assert kind in server.client.get("/v1/problems").json()
+
+
+@pytest.mark.parametrize(
+    ("made", "parameters", "kind", "told"),
+    [
+        (
+            Pillow.new("RGBA", (8, 6)),
+            {"format": "jpeg"},
+            "unsuitable-format",
+            "give it a background (background=white)",
+        ),
+        (Pillow.new("F", (8, 6)), {}, "unsupported-image", "convert it to 8 or 16 bits a channel"),
+        (
+            Pillow.new("LAB", (8, 6)),
+            {},
+            "unsupported-image",
+            "Lab colours are not read in this form; convert it to RGB",
+        ),
+    ],
+)
+def test_a_sound_picture_is_not_called_damaged(server, made, parameters, kind, told):
+    body = io.BytesIO()
+    made.save(body, "TIFF")
+    answer = server.client.post("/v1/upscale", params=parameters, content=body.getvalue())
+    assert answer.status_code == 422
+    assert answer.json()["type"] == f"/v1/problems#{kind}"
+    assert told in answer.json()["detail"]
 
 
 def test_a_damaged_body_is_a_problem_of_the_client(server, photo):

@@ -125,6 +125,6 @@ def test_dry_runs_see_transparency(tmp_path):
     clear, opaque = tmp_path / "clear.png", tmp_path / "opaque.png"
     clear.write_bytes(encode_image(picture(), "png"))
     opaque.write_bytes(encode_image(replace(picture(), alpha=np.full((16, 40), 255, np.uint8)), "png"))
-    assert alpha_problem(Job(clear, None, "jpeg")) == "transparent, which JPEG cannot be: pass --background"
+    assert alpha_problem(Job(clear, None, "jpeg")) == "transparent, which JPEG cannot be: pass --background white"
     for job in (Job(clear, None, "png"), Job(opaque, None, "jpeg"), Job(None, None, "jpeg")):
         assert alpha_problem(job) == ""

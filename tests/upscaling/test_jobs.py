@@ -3,7 +3,7 @@
 import pytest
 
 from enlcn.errors import UserError
-from enlcn.upscaling.jobs import Naming, check_format, plan_jobs
+from enlcn.upscaling.jobs import Naming, check_format, plan_jobs, several_folders
 
 
 @pytest.fixture
@@ -34,6 +34,34 @@ def test_folders_are_walked_and_mirrored(tree):
         "in/scan.tif": "out/scan.tif",
     }
     assert planned(["in"])["in/deep/er/b.PNG"] == "in_x4/deep/er/b.png"
+
+
+def test_this_folder_and_the_one_above(tree, monkeypatch):
+    monkeypatch.chdir(tree / "in" / "deep")
+    assert planned(["."]) == {"er/b.PNG": str(tree / "in" / "deep_x4" / "er" / "b.png")}
+    monkeypatch.chdir(tree / "in" / "deep" / "er")
+    assert planned([".."]) == {"../er/b.PNG": str(tree / "in" / "deep_x4" / "er" / "b.png")}
+
+
+def test_hidden_folders_are_not_entered(tree):
+    (tree / "in" / ".thumbs").mkdir()
+    (tree / "in" / ".thumbs" / "t.png").write_bytes(b"")
+    assert len(planned(["in"])) == 3
+
+
+def test_several_folders_keep_their_names_in_the_output(tree):
+    (tree / "other").mkdir()
+    (tree / "other" / "a.jpg").write_bytes(b"")
+    (tree / "in" / "out" / "other").mkdir(parents=True)
+    (tree / "in" / "out" / "other" / "a.png").write_bytes(b"")  # from an earlier run
+    inputs = ["in", "other/", "lone.webp"]
+    assert several_folders(inputs)
+    jobs = plan_jobs(inputs, Naming("in/out", None, None, "x4", apart=True))
+    assert [str(job.target) for job in jobs] == [
+        *("in/out/in/a.png", "in/out/in/deep/er/b.png", "in/out/in/scan.tif"),
+        *("in/out/other/a.png", "in/out/lone.png"),
+    ]
+    assert not several_folders(["in", "in/", "lone.webp", "-"])
 
 
 def test_globs_files_and_folders_together(tree):

@@ -42,7 +42,7 @@ def test_killed_in_the_middle_and_resumed_gives_the_same_file(tmp_path, model):
     (folder / "000001.segment").write_bytes((folder / "000001.segment").read_bytes()[:-7])  # a disk that lost its end
     again = run(source, "-o", broken, *options)
     assert again.returncode == 0, again.stderr
-    assert "1 segments were there from an earlier run" in again.stderr
+    assert "1 segment was there from an earlier run" in again.stderr
     assert broken.read_bytes() == whole.read_bytes()
     assert len(decoded(broken)) == 160
     assert [path.name for path in broken.parent.iterdir()] == ["out.mp4"]
@@ -68,7 +68,8 @@ def test_killed_after_the_last_segment_and_one_lost_since(tmp_path, upscaled, mo
             (folder / name).unlink()
         outcome = upscaled(source, tmp_path / "out.mp4")
         assert outcome.status == "done", outcome.message
-        assert outcome.notes == (f"{1 if lose == ['000001.segment'] else 3} segments were there from an earlier run",)
+        counted = "1 segment was" if lose == ["000001.segment"] else "3 segments were"
+        assert outcome.notes == (f"{counted} there from an earlier run",)
         assert outcome.mode.startswith("50 frames")
         assert (tmp_path / "out.mp4").read_bytes() == (tmp_path / "whole.mp4").read_bytes()
 
