@@ -21,6 +21,7 @@ EXACT = EngineConfig(precision="fp32", compile="off", cuda_graph="off")
 IMAGES = make_set(sizes=[(19, 24), (30, 21), (26, 26)])
 SAMPLING = Sampling(8, 4)
 STEPWISE = replace(TINY.model, upsampler="stepwise")
+GATED = replace(TINY.model, block="gated")
 VARIED = replace(SAMPLING, any_offset=True, swap_colours=True, smallest_factor=0.6)
 
 
@@ -41,7 +42,7 @@ def losses(engine, placement="device", steps=12, kind="adam", sampling=SAMPLING,
 
 @pytest.mark.parametrize("placement", ["device", "host"])
 @pytest.mark.parametrize("compiled", ["off", "on"])
-@pytest.mark.parametrize("more", [{}, {"kind": "muon"}, {"sampling": VARIED}, {"model": STEPWISE}])
+@pytest.mark.parametrize("more", [{}, {"kind": "muon"}, {"sampling": VARIED}, {"model": STEPWISE}, {"model": GATED}])
 def test_captured_steps_equal_eager_ones(placement, compiled, more):
     _, eager = losses(EXACT, **more)
     state, captured = losses(replace(EXACT, compile=compiled, cuda_graph="on"), placement, **more)
@@ -50,7 +51,7 @@ def test_captured_steps_equal_eager_ones(placement, compiled, more):
 
 
 @pytest.mark.parametrize("compiled", ["off", "on"])
-@pytest.mark.parametrize("model", [TINY.model, STEPWISE])
+@pytest.mark.parametrize("model", [TINY.model, STEPWISE, GATED])
 def test_captured_steps_in_16_bits_are_close_to_exact_ones(compiled, model):
     _, exact = losses(EXACT, model=model)
     engine = EngineConfig(precision="bf16", compile=compiled, cuda_graph="on")

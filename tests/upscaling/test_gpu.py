@@ -34,10 +34,10 @@ def test_on_the_cpu_and_in_float32_it_is_the_network_itself():
 @needs_gpu
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])
 @pytest.mark.parametrize("mode", ["whole", "streaming"])
-@pytest.mark.parametrize("upsampler", ["direct", "stepwise"])
-def test_16_bits_are_close_to_float32(precision, mode, upsampler):
+@pytest.mark.parametrize("change", [{}, {"upsampler": "stepwise"}, {"block": "gated"}])
+def test_16_bits_are_close_to_float32(precision, mode, change):
     torch.manual_seed(0)
-    network = SRNetwork(replace(recipes.TINY, upsampler=upsampler))
+    network = SRNetwork(replace(recipes.TINY, **change))
     lr = torch.rand(1, 3, 61, 83)
     exact = upscaled(Engine(network, EngineOptions(device="cpu")), lr)
     engine = Engine(network, EngineOptions(device="cuda", precision=precision, mode=mode, tile=32))
