@@ -4,6 +4,7 @@ import logging
 import re
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -84,13 +85,15 @@ def train(job: Job, *, console: Console | None = None, progress: Callable[[int, 
     started = time.monotonic()
     if job.budget is not None and job.budget <= 0:
         raise UserError("the budget must be positive")
-    with processes(job.device) as ranks:
-        return _train(job, ranks, started, console, progress)
+    # Where a process fails, the others are told to stop while they still say why.
+    with ExitStack() as until_the_end, processes(job.device) as ranks:
+        return _train(job, ranks, until_the_end, started, console, progress)
 
 
 def _train(
     job: Job,
     ranks: Ranks,
+    until_the_end: ExitStack,
     started: float,
     console: Console | None,
     progress: Callable[[int, int], None] | None,
@@ -128,8 +131,8 @@ def _train(
             budget=job.budget,
             snapshot=snapshot,
         )
-        with StopRequest() as stop:  # not before: until the first step there is nothing to save
-            return run.until_done(stop)
+        stop = until_the_end.enter_context(StopRequest())  # not before: until the first step there is nothing to save
+        return run.until_done(stop)
     finally:
         reports.close()
 
