@@ -13,7 +13,9 @@ _TYPE_SIZES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 6: 1, 7: 1, 8: 2, 9: 4, 10: 8, 11: 
 _NUMBER_SIZES = _TYPE_SIZES | {5: 4, 10: 4}  # a rational is two numbers
 _LONG = 4
 _CLASSIC_LIMIT = 2**32 - 2**20
-_DIRECTORY_TAGS = (0x8769, 0x8825, 0xA005)  # EXIF, GPS, interoperability
+_EXIF_TAG = 0x8769
+_DIRECTORY_TAGS = (_EXIF_TAG, 0x8825, 0xA005)  # EXIF, GPS, interoperability
+_SIZE_TAGS = {0xA002: 0x0100, 0xA003: 0x0101}  # width and height as EXIF gives them, and as every TIFF does
 # ImageDescription, Make, Model, Software, DateTime, Artist, Copyright: about the picture, not about how it is stored
 _ABOUT_PICTURE = (0x010E, 0x010F, 0x0110, 0x0131, 0x0132, 0x013B, 0x8298, *_DIRECTORY_TAGS)
 
@@ -80,6 +82,9 @@ def _addition(tiff: bytes | mmap.mmap, exif: bytes) -> bytes | None:
         first, next_directory = _Reader(tiff).first_directory(follow=False)
     except (struct.error, ValueError):
         return None
+    details = about.get(_EXIF_TAG)
+    if isinstance(details, dict):  # it may be of the picture before it was upscaled
+        about[_EXIF_TAG] = details | {tag: first[own] for tag, own in _SIZE_TAGS.items() if tag in details}
     merged = {tag: value for tag, value in about.items() if tag in _ABOUT_PICTURE} | first
     return _packed(merged, place, next_directory)
 

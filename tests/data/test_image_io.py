@@ -261,6 +261,18 @@ def test_cmyk_without_profile_is_still_read_and_told(codec, photo, caplog):
     assert "press.jpg: its CMYK becomes sRGB" in caplog.text
 
 
+def test_exif_of_a_tiff_has_the_size_it_has_now(codec):
+    exif = PillowImage.Exif()
+    exif.get_ifd(ExifTags.IFD.Exif).update(
+        {ExifTags.Base.ExifImageWidth: 8, ExifTags.Base.ExifImageHeight: 6, 0x9286: b"x"}
+    )
+    block = exif.tobytes().removeprefix(b"Exif\0\0")
+    written = PillowImage.open(io.BytesIO(encode_image(image_of(noise(3), exif=block), "tiff")))
+    details = written.getexif().get_ifd(ExifTags.IFD.Exif)
+    assert (details[ExifTags.Base.ExifImageWidth], details[ExifTags.Base.ExifImageHeight]) == (34, 23)
+    assert details[0x9286] == b"x"
+
+
 def test_tiff_kinds_that_have_no_place_are_refused_by_name(tmp_path):
     tifffile = pytest.importorskip("tifffile")
     for kind, array in {
