@@ -1,7 +1,5 @@
 """A convolution of each channel by itself, with large kernels, and the one place where kernels or PyTorch is chosen.
 
-PyTorch's own is fast on CPUs; on CUDA its gradients take many times what reading the numbers takes.
-
 Axes: B batch, C channels, H rows, W columns, K side of the kernel.
 """
 
