@@ -14,7 +14,7 @@ from torch.library import opcheck
 from triton.runtime.errors import OutOfResources
 
 from enlcn.models.attention import ENLCA
-from enlcn.ops.enlca import can_run, enlca, launch, naive, triton_forward
+from enlcn.ops.enlca import can_run, enlca, launch, naive, plain_passes, triton_forward
 from enlcn.ops.enlca.launch import Sizes, Tiling
 from enlcn.ops.enlca.operators import enlca_operator
 from enlcn.ops.projection import draw_projection
@@ -70,6 +70,10 @@ def test_fresh_memory_is_poisoned():
 )
 @pytest.mark.parametrize("eps", [0.0, 1e-2])
 def test_values_and_gradients_equal_the_equations(shape, memory_format, dtype, eps):
+    assert_equal_to_the_equations(shape, memory_format, dtype, eps)
+
+
+def assert_equal_to_the_equations(shape, memory_format, dtype, eps):
     x, weights, proj = problem(*shape, dtype, memory_format)
     numbers = {"amplification": 6.0, "feature_eps": eps, "res_scale": 1.5}
     expected, leaves = in_float64(x, weights, proj, **numbers)
@@ -85,6 +89,27 @@ def test_values_and_gradients_equal_the_equations(shape, memory_format, dtype, e
     for index, (got, wanted) in enumerate(zip(gradients, exact, strict=True)):
         assert got.dtype == inputs[index].dtype
         assert relative_error(got, wanted, upstream.double() if index == 0 else 0.0) < ERROR[dtype]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
+@pytest.mark.parametrize("eps", [0.0, 1e-2])
+@pytest.mark.parametrize("without_room", [{"summarise"}, {"apply"}, {"query gradient"}, {"key gradient"}, None])
+def test_passes_that_a_card_has_no_room_for_are_done_by_pytorch(monkeypatch, dtype, memory_format, eps, without_room):
+    """Any one of them, or (None) all; in chunks that do not divide the positions."""
+    refused = set()
+    run_first_that_fits = launch.run_first_that_fits
+
+    def refuse(key, tilings, run):
+        if without_room is None or key[0] in without_room:
+            refused.add(key[0])
+            raise OutOfResources(1, 0, "shared memory")
+        return run_first_that_fits(key, tilings, run)
+
+    monkeypatch.setattr(launch, "run_first_that_fits", refuse)
+    monkeypatch.setattr(plain_passes, "CHUNK_SIZE", 50)
+    assert_equal_to_the_equations((2, 24, 9, 17, 6, 16), memory_format, dtype, eps)
+    assert refused == (without_room or {"summarise", "apply", "query gradient", "key gradient"})
 
 
 def test_width_of_the_paper():
@@ -247,8 +272,10 @@ def test_the_next_tiling_is_taken_where_the_first_has_no_room():
     for _ in range(2):
         launch.run_first_that_fits(("a key of this test",), ladder, run)
     assert [tiling.block_n for tiling in tried] == [64, 16, 16]  # what did not fit is not tried again
-    with pytest.raises(OutOfResources):
-        launch.run_first_that_fits(("another",), [replace(ladder[0], block_n=32)], run)
+    for _ in range(2):
+        with pytest.raises(OutOfResources):
+            launch.run_first_that_fits(("another",), [replace(ladder[0], block_n=32)], run)
+    assert [tiling.block_n for tiling in tried] == [64, 16, 16, 32]
 
 
 @pytest.mark.parametrize("channels", [16, 48, 64, 128, 256])

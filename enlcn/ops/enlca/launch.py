@@ -2,7 +2,7 @@
 
 The ladders are laid out for an NVIDIA H200 (227 KB of shared memory and 255 registers a thread, one or two programs
 on a multiprocessor). A card with less takes the next step down: what does not fit says so when it is loaded, before
-anything runs.
+anything runs. Where no step fits, `plain_passes` takes over (`benchmarks/kernel_resources.py` tells where).
 """
 
 # mypy: disable-error-code="import-untyped,import-not-found"
@@ -10,7 +10,7 @@ anything runs.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import triton
@@ -18,6 +18,7 @@ import triton.language as tl
 from torch import Tensor
 from triton.runtime.errors import OutOfResources
 
+Result = TypeVar("Result")
 INT32_LIMIT = 2**31
 # Enough programs for loops and sums of several, where there are no multiprocessors to count.
 _INTERPRETED_MULTIPROCESSORS = 3
@@ -65,6 +66,11 @@ class Sizes:
         return {**own, "PAD_C": pad_c, "PAD_D": pad_d, "PAD_M": pad_m}
 
 
+def _shortest(pad_c: int) -> Tiling:
+    """The last of every ladder, for cards with 99 KB of shared memory."""
+    return Tiling(16, min(pad_c, 32), 4)
+
+
 def summarise_tilings(sizes: Sizes, dtype: torch.dtype) -> list[Tiling]:
     """Pass 1, best first. Its M x block_c sums live in registers: at most 128 of a thread's 255."""
     pad_c, _, pad_m = sizes.padded
@@ -72,34 +78,33 @@ def summarise_tilings(sizes: Sizes, dtype: torch.dtype) -> list[Tiling]:
     warps = 8 if pad_m * block_c > 8192 else 4
     if dtype == torch.float32:
         half = min(block_c, 128)
-        return [Tiling(32, block_c, warps), *(Tiling(n, half, warps) for n in (64, 32, 16))]
+        return [Tiling(32, block_c, warps), *(Tiling(n, half, warps) for n in (64, 32, 16)), _shortest(pad_c)]
     largest = 128 if pad_m <= 128 else 64
     stages = 2 if block_c == pad_c else 1
     ladder = [Tiling(n, block_c, warps, s) for n, s in ((largest, stages), (64, stages), (64, 1), (32, 1), (16, 1))]
-    return list(dict.fromkeys(ladder))
+    return list(dict.fromkeys([*ladder, _shortest(pad_c)]))
 
 
 def apply_tilings(sizes: Sizes, dtype: torch.dtype) -> list[Tiling]:
     """Pass 2, best first."""
     pad_c, _, pad_m = sizes.padded
-    small_step = Tiling(16, min(pad_c, 32), 4)
     if dtype == torch.float32:
-        return [Tiling(n, min(pad_c, 64), 8) for n in (128, 64, 32)] + [small_step]
+        return [*(Tiling(n, min(pad_c, 64), 8) for n in (128, 64, 32)), _shortest(pad_c)]
     if pad_c <= 64 and pad_m <= 128:
-        return [Tiling(64, pad_c, 4, stages=2, hold=True, per_multiprocessor=2), Tiling(32, pad_c, 4), small_step]
+        return [Tiling(64, pad_c, 4, stages=2, hold=True, per_multiprocessor=2), Tiling(32, pad_c, 4), _shortest(pad_c)]
     if pad_m > 128:
-        return [Tiling(n, min(pad_c, 64), 8) for n in (64, 32)] + [small_step]
-    return [Tiling(64, min(pad_c, 64), 4, per_multiprocessor=2), Tiling(32, 32, 4), small_step]
+        return [*(Tiling(n, min(pad_c, 64), 8) for n in (64, 32)), _shortest(pad_c)]
+    return [Tiling(64, min(pad_c, 64), 4, per_multiprocessor=2), Tiling(32, 32, 4), _shortest(pad_c)]
 
 
 def query_gradient_tilings(sizes: Sizes, dtype: torch.dtype) -> list[Tiling]:
     """Backward through the queries, best first. Three (n, M) arrays live at once: short tiles fit the registers."""
     pad_c, _, pad_m = sizes.padded
     if pad_m > 128:
-        return [Tiling(16, min(pad_c, 32), 8)]
+        return [Tiling(16, min(pad_c, 32), 8), _shortest(pad_c)]
     if pad_c <= 64:
-        return [Tiling(32, pad_c, 4, per_multiprocessor=2), Tiling(16, pad_c, 4)]
-    return [Tiling(n, 64 if dtype == torch.float32 else 128, 8) for n in (32, 16)]
+        return [Tiling(32, pad_c, 4, per_multiprocessor=2), Tiling(16, pad_c, 4), _shortest(pad_c)]
+    return [*(Tiling(n, 64 if dtype == torch.float32 else 128, 8) for n in (32, 16)), _shortest(pad_c)]
 
 
 def key_gradient_tilings(sizes: Sizes, dtype: torch.dtype) -> list[Tiling]:
@@ -107,11 +112,11 @@ def key_gradient_tilings(sizes: Sizes, dtype: torch.dtype) -> list[Tiling]:
     pad_c, _, pad_m = sizes.padded
     step = min(pad_c, 64)
     if dtype == torch.float32 or pad_m > 128:
-        return [Tiling(n, step, 8) for n in (32, 16) if n == 16 or pad_m <= 128]
+        return [*(Tiling(n, step, 8) for n in (32, 16) if n == 16 or pad_m <= 128), _shortest(pad_c)]
     if pad_c <= 64:
         # Triton 3.6 compiles this kernel wrongly for 64 rows of so few channels (out-of-bounds reads, NaN).
-        return [Tiling(32, step, 4), Tiling(16, step, 4)]
-    return [Tiling(128, step, 8), Tiling(32, step, 8), Tiling(16, step, 8)]
+        return [Tiling(32, step, 4), Tiling(16, step, 4), _shortest(pad_c)]
+    return [Tiling(128, step, 8), Tiling(32, step, 8), Tiling(16, step, 8), _shortest(pad_c)]
 
 
 def number_types(dtype: torch.dtype) -> dict[str, Any]:
@@ -175,22 +180,33 @@ def is_wide(tiling: Tiling, sizes: Sizes, *tensors: Tensor) -> bool:
 
 
 _chosen: dict[tuple[object, ...], int] = {}
+_without_room: dict[tuple[object, ...], OutOfResources] = {}
 
 
 def run_first_that_fits(key: tuple[object, ...], tilings: Sequence[Tiling], run: Callable[[Tiling], None]) -> Tiling:
-    """Run with the first tiling the card has room for, and remember which of them that was for `key`."""
+    """Run with the first tiling the card has room for, and remember which of them that was, or that none was."""
     key = (*key, *tilings)
-    first = _chosen.get(key, 0)
+    refusal = _without_room.get(key)
+    first = len(tilings) if refusal else _chosen.get(key, 0)
     for step, tiling in enumerate(tilings[first:], start=first):
         try:
             run(tiling)
-        except OutOfResources:
-            if step + 1 == len(tilings):
-                raise
+        except OutOfResources as error:
+            refusal = error.with_traceback(None)
             continue
         _chosen[key] = step
         return tiling
-    raise AssertionError("no tiling given")
+    assert refusal is not None, "no tiling given"
+    _without_room[key] = refusal
+    raise refusal
+
+
+def where_it_fits(by_kernel: Callable[..., Result], plainly: Callable[..., Result], *arguments: Any) -> Result:
+    """by_kernel(*arguments), or plainly(*arguments) where the card has no room for the kernel in any tiling."""
+    try:
+        return by_kernel(*arguments)
+    except OutOfResources:
+        return plainly(*arguments)
 
 
 def _power_of_two(size: int) -> int:

@@ -11,9 +11,10 @@ import torch
 import triton
 from torch import Tensor
 
-from enlcn.ops.enlca import launch
+from enlcn.ops.enlca import launch, plain_passes
 from enlcn.ops.enlca.launch import Sizes, Tiling
-from enlcn.ops.enlca.triton_forward import add_states, exponent_numbers
+from enlcn.ops.enlca.plain_passes import exponent_numbers
+from enlcn.ops.enlca.triton_forward import add_states
 from enlcn.ops.enlca.triton_key_gradient import key_gradient_kernel
 from enlcn.ops.enlca.triton_query_gradient import query_gradient_kernel
 
@@ -57,9 +58,10 @@ def backward(
     x = launch.with_one_position_stride(x)
     gradient = launch.with_one_position_stride(gradient)
     num_features, channels = proj.shape[0], x.shape[1]
-    numbers = exponent_numbers(Sizes(channels, proj.shape[1], num_features), amplification, feature_eps)
+    numbers = exponent_numbers(num_features, amplification, feature_eps)
 
-    dx, dq, dstate = _through_queries(gradient, x, query_weight, query_bias, proj, state, values, numbers)
+    queries = (gradient, x, query_weight, query_bias, proj, state, values, numbers)
+    dx, dq, dstate = launch.where_it_fits(through_queries, plain_passes.through_queries, *queries)
     dlog_z = dstate[:, num_features * channels :]  # (B, M)
     dvalues = dstate[:, : num_features * channels].view(values.shape) * res_scale  # (B, M, C)
     z = state[:, num_features * channels :]
@@ -67,7 +69,8 @@ def backward(
     # In the kernel's own precision, so that d.x - d.mean there is the difference it should be.
     dmeans = (dvalues @ value_weight.to(dvalues.dtype)).to(launch.operand_dtype(x.dtype)).contiguous()
     offsets = dlog_z - (dmeans.to(means.dtype) * means).sum(-1)
-    dk = _through_keys(dx, x, key_weight, key_bias, proj, state, dmeans, offsets.contiguous(), numbers)
+    keys = (dx, x, key_weight, key_bias, proj, state, dmeans, offsets.contiguous(), numbers)
+    dk = launch.where_it_fits(through_keys, plain_passes.through_keys, *keys)
 
     tokens = x.flatten(2).mT  # (B, N, C)
     return Gradients(
@@ -86,7 +89,7 @@ def _weight_gradient(projected: Tensor, tokens: Tensor) -> Tensor:
     return (projected.mT @ tokens.to(projected.dtype)).sum(0, dtype=torch.float32)
 
 
-def _through_queries(
+def through_queries(
     gradient: Tensor,
     x: Tensor,
     weight: Tensor,
@@ -138,7 +141,7 @@ def _through_queries(
     return dx, dq, add_states(dstates)
 
 
-def _through_keys(
+def through_keys(
     dx: Tensor,
     x: Tensor,
     weight: Tensor,

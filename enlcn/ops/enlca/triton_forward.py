@@ -5,15 +5,13 @@ Axes: B batch, C channels, N = H W positions, D query/key width, M random featur
 
 # mypy: disable-error-code="import-untyped,import-not-found"
 
-import math
-
 import torch
 import triton
 from torch import Tensor
 
-from enlcn.ops.enlca import launch
+from enlcn.ops.enlca import launch, plain_passes
 from enlcn.ops.enlca.launch import Sizes, Tiling
-from enlcn.ops.enlca.naive import NORM_EPS
+from enlcn.ops.enlca.plain_passes import exponent_numbers
 from enlcn.ops.enlca.triton_apply import apply_kernel, mean_values_kernel
 from enlcn.ops.enlca.triton_summarise import add_states_kernel, summarise_kernel
 
@@ -38,10 +36,12 @@ def forward(
         of each feature (B, M, C).
     """
     x = launch.with_one_position_stride(x)
-    state = summarise(x, key_weight, key_bias, proj, amplification, feature_eps)
+    keys = (x, key_weight, key_bias, proj, amplification, feature_eps)
+    state = launch.where_it_fits(summarise, plain_passes.summarise, *keys)
     values = mean_values(state, value_weight, value_bias, proj.shape[0], res_scale, launch.operand_dtype(x.dtype))
     out = torch.empty_like(x)
-    apply_into(out, x, query_weight, query_bias, proj, state, values, amplification, feature_eps)
+    queries = (out, x, query_weight, query_bias, proj, state, values, amplification, feature_eps)
+    launch.where_it_fits(apply_into, plain_passes.apply_into, *queries)
     return out, state, values
 
 
@@ -84,7 +84,7 @@ def summarise(
             states,
             height * width,
             *launch.token_strides(x),
-            *exponent_numbers(sizes, amplification, feature_eps),
+            *exponent_numbers(sizes.features, amplification, feature_eps),
             **sizes.constants,
             **launch.number_types(x.dtype),
             BLOCK_N=tiling.block_n,
@@ -174,7 +174,7 @@ def apply_into(
             height * width,
             *launch.token_strides(x),
             *launch.token_strides(out),
-            *exponent_numbers(sizes, amplification, feature_eps),
+            *exponent_numbers(sizes.features, amplification, feature_eps),
             **sizes.constants,
             **launch.number_types(x.dtype),
             BLOCK_N=tiling.block_n,
@@ -188,9 +188,3 @@ def apply_into(
 
     key = ("apply", sizes, x.dtype, x.device)
     launch.run_first_that_fits(key, tilings or launch.apply_tilings(sizes, x.dtype), run)
-
-
-def exponent_numbers(sizes: Sizes, amplification: float, feature_eps: float) -> tuple[float, float, float, float]:
-    """sqrt(k), the floor under norms, eps / sqrt(M), log2 sqrt(M): what phi is made of beside F and u."""
-    half_log2_m = 0.5 * math.log2(sizes.features)
-    return math.sqrt(amplification), NORM_EPS, feature_eps * 2.0**-half_log2_m, half_log2_m
