@@ -29,6 +29,8 @@ from enlcn.upscaling.streaming import Progress
 from enlcn.upscaling.tiling import Tile
 from enlcn.zoo import beyond_advice
 
+_LARGEST_SIDE = 2**31 - 1
+
 
 @dataclass(frozen=True)
 class Target:
@@ -47,6 +49,10 @@ class Target:
         given = [value for value in (self.scale, self.width, self.height) if value is not None]
         if any(value <= 0 or not math.isfinite(value) for value in given):
             raise UserError("scale, width and height must be positive numbers")
+        if max(given, default=0) > _LARGEST_SIDE:
+            raise UserError(
+                f"scale, width and height must not be above {_LARGEST_SIDE:,}, the most pixels a file holds"
+            )
         if not given:
             raise UserError("give a scale, a width or a height")
         if self.scale is not None and (self.width is not None or self.height is not None):

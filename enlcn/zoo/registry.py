@@ -1,13 +1,17 @@
 """Which models are known, and where they lie: in the package, in a folder of weights, in the cache, or not here."""
 
+import logging
 import os
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
+from enlcn.errors import UserError
 from enlcn.zoo import manifest
 from enlcn.zoo.cache import cached_model
 from enlcn.zoo.manifest import ShippedModel
 
+log = logging.getLogger(__name__)
 WEIGHTS_VARIABLE = "ENLCN_WEIGHTS"
 LIST_NAME = "models.json"
 MANIFEST_NAME = "manifest.json"
@@ -37,14 +41,25 @@ def weights_folders() -> list[Path]:
 
 
 def known() -> dict[str, ShippedModel]:
-    """All models by name; what the package says of one goes before what lies in a folder of weights."""
+    """All models by name; what the package says of one goes before what lies in a folder of weights.
+
+    There a manifest.json may also be somebody else's: it is told once and left out.
+    """
     rows: dict[str, ShippedModel] = {}
     for folder in reversed(weights_folders()):
         for path in sorted(folder.glob(f"*/{MANIFEST_NAME}")):
-            rows |= {row.name: row for row in manifest.read(path)}
+            try:
+                rows |= {row.name: row for row in manifest.read(path)}
+            except UserError as error:
+                _tell_once(f"{error}; left out")
     if (PACKAGE_FOLDER / LIST_NAME).is_file():
         rows |= {row.name: row for row in manifest.read(PACKAGE_FOLDER / LIST_NAME)}
     return dict(sorted(rows.items()))
+
+
+@cache
+def _tell_once(message: str) -> None:
+    log.warning(message)
 
 
 def find(model: ShippedModel) -> Place | None:

@@ -186,6 +186,8 @@ def test_interrupted_run_says_how_to_go_on(photos, tmp_path, model):
         ([PHOTO, "-m", "untrained:enlcn-tiny", "-s", "7", "-o", "o.png"], "beyond x4"),
         ([PHOTO, "-m", "untrained:enlcn-tiny", "-o", "o.mp4"], "o.mp4: cannot write '.mp4' files; choose from .png"),
         ([PHOTO, "-m", "untrained:enlcn-tiny", "-s", "nan", "-o", "o.png"], "must be positive numbers"),
+        ([PHOTO, "-m", "untrained:enlcn-tiny", "-s", "1e300", "-o", "o.png"], "must not be above 2,147,483,647"),
+        ([PHOTO, "-m", "untrained:enlcn-tiny", "--width", "9999999999"], "must not be above 2,147,483,647"),
         ([PHOTO, "-m", "untrained:enlcn-tiny", "-s", "8", "-o", "o.png"], "upscale by x4 first, then the result by x2"),
         (
             [PHOTO, "-m", "enlcn-ligth-x4", "-o", "o.png"],

@@ -140,6 +140,19 @@ def test_a_manifest_that_is_not_that_of_one_model(zoo, tmp_path, monkeypatch):
                 ask(str(path.parent))
 
 
+def test_manifests_of_other_programs_among_weights_are_told_once_and_left_out(zoo, tmp_path, monkeypatch, caplog):
+    model = zoo.add_parts("big-x3", listed=False, folder=tmp_path / "mine" / "big-x3")
+    for name, content in (("web-page", '{"name": "a page"}'), ("newer", '{"format_version": 99}'), ("broken", "{")):
+        (tmp_path / "mine" / name).mkdir()
+        (tmp_path / "mine" / name / "manifest.json").write_text(content)
+    monkeypatch.setenv("ENLCN_WEIGHTS", str(tmp_path / "mine"))
+    for _ in range(2):
+        assert known() == {"big-x3": model}
+    assert same(enlcn.load("big-x3"), zoo.network(3))
+    assert sorted(record.message.split("/")[-2] for record in caplog.records) == ["broken", "newer", "web-page"]
+    assert all(record.message.endswith("; left out") for record in caplog.records)
+
+
 def test_a_folder_beside_an_installed_package_is_not_ours(zoo):
     zoo.add_parts("enlcn-x4", listed=False)
     (zoo.checkout / "pyproject.toml").unlink()
