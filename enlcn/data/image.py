@@ -33,6 +33,7 @@ class Image:
         icc: the ICC profile that gives the pixels their colours; None means sRGB.
         exif: the EXIF block from its byte-order mark on, orientation 1.
         xmp: the XMP packet.
+        png_texts: the text chunks of a PNG file as they are there; for PNG alone.
         dpi: horizontal and vertical resolution.
         notes: what the file held that is not here, or not as it was.
     """
@@ -42,6 +43,7 @@ class Image:
     icc: bytes | None = None
     exif: bytes | None = None
     xmp: bytes | None = None
+    png_texts: bytes = b""
     dpi: tuple[float, float] | None = None
     notes: tuple[str, ...] = ()
 

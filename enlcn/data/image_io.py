@@ -24,6 +24,7 @@ from enlcn.data.image_formats import (
     rounding_note,
     sniff_format,
 )
+from enlcn.data.png_text import png_with_texts, texts_of_png
 from enlcn.errors import UserError
 from enlcn.files import atomic_write, refuse_to_overwrite
 
@@ -73,6 +74,8 @@ def load_image(source: Source, *, max_pixels: int = MAX_PIXELS, name: str | None
     format = sniff_format(data, name)
     codec = vips_codec if vips_codec.is_available(format) else pillow_codec
     image, orientation = codec.decode(data, format, max_pixels, name)
+    if format == "png":
+        image = replace(image, png_texts=texts_of_png(data))
     if is_untold_animation(data, format):
         image = replace(image, notes=(*image.notes, ANIMATION_NOTE))
     for note in image.notes:
@@ -108,7 +111,8 @@ def encode_image(
         if form.max_bits == 8:
             image = _reduced_to_8_bits(image)
     codec = vips_codec if vips_codec.is_available(format) else pillow_codec
-    return codec.encode(image, format, quality or form.quality, lossless, name)
+    data = codec.encode(image, format, quality or form.quality, lossless, name)
+    return png_with_texts(data, image.png_texts) if format == "png" and image.png_texts else data
 
 
 def check_can_write(

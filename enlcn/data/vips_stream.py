@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from enlcn.data import vips_codec
 from enlcn.data.exif import orientation_of, with_upright_orientation, without_prefix
 from enlcn.data.image import ANIMATION_NOTE, Image, ImageError, matching_profile, upright
 from enlcn.data.image_formats import FORMATS, is_untold_animation, sniff_format
+from enlcn.data.png_text import add_texts_to_png_file, texts_of_png_file
 from enlcn.data.raw_as_tiff import RawAsTiff
 from enlcn.data.tiff_exif import add_exif_to_tiff_file, exif_of_tiff_file
 
@@ -73,6 +74,7 @@ class ImageStream:
             icc=matching_profile(vips_codec.blob(self._image, "icc-profile-data"), pixel),
             exif=with_upright_orientation(exif) if exif else None,
             xmp=vips_codec.blob(self._image, "xmp-data"),
+            png_texts=texts_of_png_file(path) if self._format == "png" else b"",
             dpi=vips_codec.dpi_of(self._image),
         )
         self.like = upright(like, self._orientation)
@@ -147,7 +149,7 @@ def save_raw(
     if is_grey and not FORMATS[format].has_grey:
         grey = image[0]
         image = grey.bandjoin([grey, grey, image[1]] if alpha is not None else [grey, grey])
-        is_grey, like = False, Image(like.pixels, exif=like.exif, xmp=like.xmp, dpi=like.dpi)
+        is_grey, like = False, replace(like, icc=None)
     if bits > FORMATS[format].max_bits and FORMATS[format].max_bits == 8:
         image, bits = ((image + 128) / 257).floor().cast("uchar"), 8
     image = vips_codec.with_metadata(image, like, bits, is_grey)
@@ -159,6 +161,8 @@ def save_raw(
     except vips.Error as error:
         kind = FORMATS[format].name
         raise ImageError(f"{path}: cannot be written as {kind}{vips_codec.because(error)}") from None
+    if format == "png" and like.png_texts:
+        add_texts_to_png_file(path, like.png_texts)
     if format == "tiff" and like.exif is not None and not add_exif_to_tiff_file(path, like.exif):
         log.warning("%s: written as BigTIFF, which takes no EXIF here; profile and XMP are kept", path)
 

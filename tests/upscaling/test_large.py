@@ -1,5 +1,7 @@
 """Pictures through scratch files: what comes out is what comes out of memory."""
 
+import zlib
+
 import numpy as np
 import pytest
 from PIL import Image as Pillow
@@ -35,7 +37,13 @@ def picture(channels=3, dtype=np.uint8, alpha=False, orientation=1):
     exif[0x0112] = orientation
     exif[0x010F] = "maker"
     icc = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes() if channels == 3 else None
-    return Image(values, mask, icc=icc, exif=exif.tobytes().removeprefix(b"Exif\0\0"), dpi=(300.0, 150.0))
+    texts = _chunk(b"tEXt", b"parameters\0a cat")
+    block = exif.tobytes().removeprefix(b"Exif\0\0")
+    return Image(values, mask, icc=icc, exif=block, png_texts=texts, dpi=(300.0, 150.0))
+
+
+def _chunk(kind, content):
+    return len(content).to_bytes(4, "big") + kind + content + zlib.crc32(kind + content).to_bytes(4, "big")
 
 
 def both_ways(image, model, folder, monkeypatch, *, suffix=".png", scale=4.0, source_format="png"):
@@ -72,6 +80,7 @@ def test_pixels_and_metadata(tmp_path, model, monkeypatch, dtype, channels, alph
     assert streamed.icc == in_memory.icc
     assert streamed.dpi == pytest.approx(in_memory.dpi, rel=1e-3)
     assert b"maker" in streamed.exif
+    assert streamed.png_texts == in_memory.png_texts == picture().png_texts
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))
