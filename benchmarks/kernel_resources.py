@@ -73,8 +73,8 @@ class CompileOnly(DriverBase):
         return self.target
 
     def get_current_device(self) -> int:
-        """A number of its own for each target: what was compiled for another one is not taken."""
-        return self.target.arch
+        """The same number for all: a process compiles for one target, and launchers remember what fitted there."""
+        return 0
 
     def get_current_stream(self, device: int) -> int:
         """Never used."""
@@ -108,7 +108,7 @@ def compiling(capability: int, workload: str, found: list[Compiled]) -> Iterator
     try:
         yield
     finally:
-        JITFunction.run = run
+        JITFunction.run = run  # the stand-in stays: there may be no driver to go back to
 
 
 def registers_and_spills(cubin: bytes) -> tuple[int, int]:

@@ -1,6 +1,9 @@
 """The ENLCA kernels against the equations, in Triton's interpreter or, where there is one, on the GPU."""
 
+import gc
 import os
+import weakref
+from collections import defaultdict
 from dataclasses import replace
 
 import pytest
@@ -14,7 +17,7 @@ from torch.library import opcheck
 from triton.runtime.errors import OutOfResources
 
 from enlcn.models.attention import ENLCA
-from enlcn.ops.enlca import can_run, enlca, launch, naive, plain_passes, triton_forward
+from enlcn.ops.enlca import can_run, enlca, launch, naive, plain_passes, triton_backward, triton_forward
 from enlcn.ops.enlca.launch import Sizes, Tiling
 from enlcn.ops.enlca.operators import enlca_operator
 from enlcn.ops.projection import draw_projection
@@ -110,6 +113,42 @@ def test_passes_that_a_card_has_no_room_for_are_done_by_pytorch(monkeypatch, dty
     monkeypatch.setattr(plain_passes, "CHUNK_SIZE", 50)
     assert_equal_to_the_equations((2, 24, 9, 17, 6, 16), memory_format, dtype, eps)
     assert refused == (without_room or {"summarise", "apply", "query gradient", "key gradient"})
+
+
+def test_the_floor_under_norms_of_plain_passes_at_any_k(monkeypatch):
+    """At k = 7, sqrt(k) / norm is rounded to below sqrt(k) / floor where the floor took over."""
+    monkeypatch.setattr(launch, "run_first_that_fits", no_room)
+    for scale in (1e-7, 4e-5, 1.0):
+        x, weights, proj = problem(1, 16, 5, 7, 4, 16)
+        weights = [weights[0] * scale, weights[1] * 0, weights[2] * scale, weights[3] * 0, *weights[4:]]
+        expected, leaves = in_float64(x, weights, proj, amplification=7.0, res_scale=1.5)
+        inputs = [t.requires_grad_() for t in (x, *weights)]
+        out = enlca(*inputs, proj, amplification=7.0, res_scale=1.5, backend="triton")
+        exact = torch.autograd.grad(expected.square().sum(), leaves)
+        for got, wanted in zip(torch.autograd.grad(out.square().sum(), inputs), exact, strict=True):
+            assert relative_error(got, wanted, 0.0) < 10 * ERROR[torch.float32]  # sums that cancel
+
+
+def no_room(*arguments):
+    raise OutOfResources(1, 0, "shared memory")
+
+
+def test_a_card_without_room_keeps_nothing(monkeypatch):
+    """Neither inputs, results nor what launchers made: an error that is kept would keep them all."""
+    for kernel in ("summarise_kernel", "apply_kernel", "query_gradient_kernel", "key_gradient_kernel"):
+        module = triton_forward if hasattr(triton_forward, kernel) else triton_backward
+        monkeypatch.setattr(module, kernel, defaultdict(lambda: lambda *a, **k: no_room()))
+    gc.disable()
+    try:
+        for _ in range(3):
+            x, weights, proj = problem(1, 16, 5, 7, 4, 16)
+            out = enlca(x.requires_grad_(), *weights, proj, amplification=6.0, backend="triton")
+            (gradient,) = torch.autograd.grad(out.sum(), [x])
+            kept = [weakref.ref(tensor) for tensor in (x, out, gradient)]
+            del x, out, gradient, weights
+            assert [reference() for reference in kept] == [None] * 3
+    finally:
+        gc.enable()
 
 
 def test_width_of_the_paper():

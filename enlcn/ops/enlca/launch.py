@@ -8,6 +8,7 @@ anything runs. Where no step fits, `plain_passes` takes over (`benchmarks/kernel
 # mypy: disable-error-code="import-untyped,import-not-found"
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeVar
@@ -180,7 +181,8 @@ def is_wide(tiling: Tiling, sizes: Sizes, *tensors: Tensor) -> bool:
 
 
 _chosen: dict[tuple[object, ...], int] = {}
-_without_room: dict[tuple[object, ...], OutOfResources] = {}
+# What was asked for and what there is, not the error itself: that would keep the launchers' tensors.
+_without_room: dict[tuple[object, ...], tuple[int, int, str]] = {}
 
 
 def run_first_that_fits(key: tuple[object, ...], tilings: Sequence[Tiling], run: Callable[[Tiling], None]) -> Tiling:
@@ -192,21 +194,20 @@ def run_first_that_fits(key: tuple[object, ...], tilings: Sequence[Tiling], run:
         try:
             run(tiling)
         except OutOfResources as error:
-            refusal = error.with_traceback(None)
+            refusal = (error.required, error.limit, error.name)
             continue
         _chosen[key] = step
         return tiling
     assert refusal is not None, "no tiling given"
     _without_room[key] = refusal
-    raise refusal
+    raise OutOfResources(*refusal)
 
 
 def where_it_fits(by_kernel: Callable[..., Result], plainly: Callable[..., Result], *arguments: Any) -> Result:
     """by_kernel(*arguments), or plainly(*arguments) where the card has no room for the kernel in any tiling."""
-    try:
+    with suppress(OutOfResources):
         return by_kernel(*arguments)
-    except OutOfResources:
-        return plainly(*arguments)
+    return plainly(*arguments)  # outside: the error would keep what the launcher had made
 
 
 def _power_of_two(size: int) -> int:

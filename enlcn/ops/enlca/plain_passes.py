@@ -7,6 +7,7 @@ Axes: B batch, C channels, N = H W positions, n those of a chunk, D query/key wi
 
 import math
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -46,10 +47,10 @@ def apply_into(
     numbers = exponent_numbers(proj.shape[0], amplification, feature_eps)
     z = state[:, -proj.shape[0] :]
     with no_autocast(x.device):
-        for part, out_part in zip(_chunks(x), _tokens(out).split(CHUNK_SIZE, dim=1), strict=True):
-            u, _ = _scaled(part[0], weight, bias, numbers)
+        for (part,), out_part in zip(_chunks(x), *_parts(_tokens(out)), strict=True):
+            u, _ = _scaled(part, weight, bias, numbers)
             a, _ = _query_weights(u, proj, z, numbers)
-            out_part.copy_(part[0] + a @ values.to(a.dtype))
+            out_part.copy_(part + a @ values.to(a.dtype))
 
 
 def through_queries(
@@ -64,20 +65,19 @@ def through_queries(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """As `triton_backward.through_queries`."""
     z = state[:, -proj.shape[0] :]
-    dx = torch.empty_like(x)
+    dx, dq = torch.empty_like(x), _projected_like(x, proj)
     dvalues = dlog_z = torch.zeros((), device=x.device)
-    dqs = []
-    for (part, g), dx_part in zip(_chunks(x, gradient), _tokens(dx).split(CHUNK_SIZE, dim=1), strict=True):
-        u, factor = _scaled(part, weight, bias, numbers)
+    for (part, g), dx_part, dq_part in zip(_chunks(x, gradient), *_parts(_tokens(dx), dq), strict=True):
+        u, slope = _scaled(part, weight, bias, numbers)
         a, moving = _query_weights(u, proj, z, numbers)
         da = g @ values.to(g.dtype).mT  # (B, n, M)
         da = da - (a * da).sum(-1, keepdim=True)
-        dq = _through_exponent(moving * da, u, factor, proj, numbers)
+        gradient_part = _through_exponent(moving * da, u, slope, proj, numbers, tilted=numbers[2] > 0)
         dlog_z = dlog_z + (a * da).sum(1)
         dvalues = dvalues + a.mT @ g
-        dx_part.copy_(g + dq @ weight.to(dq.dtype))
-        dqs.append(dq)
-    return dx, torch.cat(dqs, dim=1), torch.cat([dvalues.flatten(1), dlog_z], dim=1)
+        dx_part.copy_(g + gradient_part @ weight.to(g.dtype))
+        dq_part.copy_(gradient_part)
+    return dx, dq, torch.cat([dvalues.flatten(1), dlog_z], dim=1)
 
 
 def through_keys(
@@ -93,16 +93,16 @@ def through_keys(
 ) -> Tensor:
     """As `triton_backward.through_keys`: adds to dx; returns dk before scaling (B, N, D)."""
     z = state[:, None, -proj.shape[0] :]
-    dks = []
-    for (part,), dx_part in zip(_chunks(x), _tokens(dx).split(CHUNK_SIZE, dim=1), strict=True):
-        u, factor = _scaled(part, weight, bias, numbers)
+    dk = _projected_like(x, proj)
+    for (part,), dx_part, dk_part in zip(_chunks(x), *_parts(_tokens(dx), dk), strict=True):
+        u, slope = _scaled(part, weight, bias, numbers)
         moving = _exponentials(u, proj, numbers) / z
-        slopes = dmeans.to(part.dtype)
-        dlogits = moving * (part @ slopes.mT + offsets[:, None])
-        dk = _through_exponent(dlogits, u, factor, proj, numbers)
-        dx_part.add_((moving + numbers[2] / z) @ slopes + dk @ weight.to(dk.dtype))
-        dks.append(dk)
-    return torch.cat(dks, dim=1)
+        means = dmeans.to(part.dtype)
+        dlogits = moving * (part @ means.mT + offsets[:, None])
+        gradient_part = _through_exponent(dlogits, u, slope, proj, numbers, tilted=True)
+        dx_part.add_((moving + numbers[2] / z) @ means + gradient_part @ weight.to(part.dtype))
+        dk_part.copy_(gradient_part)
+    return dk
 
 
 def exponent_numbers(num_features: int, amplification: float, feature_eps: float) -> tuple[float, float, float, float]:
@@ -116,19 +116,37 @@ def _tokens(x: Tensor) -> Tensor:
     return x.view(x.shape[0], x.shape[1], -1).mT
 
 
+def _parts(*tokens: Tensor) -> Iterator[tuple[Tensor, ...]]:
+    """Each (B, N, C), some positions at a time, the same memory."""
+    return (each.split(CHUNK_SIZE, dim=1) for each in tokens)
+
+
 def _chunks(*images: Tensor) -> Iterator[tuple[Tensor, ...]]:
     """The positions of (B, C, H, W), some at a time, as (B, n, C) in float32."""
-    parts = (_tokens(image).split(CHUNK_SIZE, dim=1) for image in images)
-    for chunk in zip(*parts, strict=True):
+    for chunk in zip(*_parts(*map(_tokens, images)), strict=True):
         yield tuple(at_least_float32(part) for part in chunk)
 
 
-def _scaled(tokens: Tensor, weight: Tensor, bias: Tensor, numbers: tuple[float, ...]) -> tuple[Tensor, Tensor]:
-    """Projected positions given their length, (B, n, D), and the factors that did it, (B, n, 1)."""
+def _projected_like(x: Tensor, proj: Tensor) -> Tensor:
+    """Room for a gradient of queries or keys, (B, N, D), in the type in which the kernels keep it."""
+    dtype = torch.float32 if x.dtype == torch.float32 else torch.bfloat16
+    return x.new_empty(x.shape[0], x.shape[2] * x.shape[3], proj.shape[1], dtype=dtype)
+
+
+class _Slope(NamedTuple):
+    """What a change of the projection does to u: the factor (B, n, 1), and where u's length cannot change."""
+
+    factor: Tensor
+    is_fixed: Tensor
+
+
+def _scaled(tokens: Tensor, weight: Tensor, bias: Tensor, numbers: tuple[float, ...]) -> tuple[Tensor, _Slope]:
+    """Projected positions given their length, (B, n, D)."""
     length, norm_eps = numbers[:2]
     projected = linear(tokens, weight.to(tokens.dtype), bias.to(tokens.dtype))
-    factor = length / projected.norm(dim=-1, keepdim=True).clamp_min(norm_eps)
-    return projected * factor, factor
+    norm = projected.norm(dim=-1, keepdim=True)
+    factor = length / norm.clamp_min(norm_eps)
+    return projected * factor, _Slope(factor, norm > norm_eps)
 
 
 def _exponentials(u: Tensor, proj: Tensor, numbers: tuple[float, ...]) -> Tensor:
@@ -145,10 +163,16 @@ def _query_weights(u: Tensor, proj: Tensor, z: Tensor, numbers: tuple[float, ...
     return a * share, moving * share
 
 
-def _through_exponent(dlogits: Tensor, u: Tensor, factor: Tensor, proj: Tensor, numbers: tuple[float, ...]) -> Tensor:
-    """The gradient at the projection from the one at the exponents Fu - |u|^2 / 2. (B, n, M) -> (B, n, D)."""
-    length, norm_eps = numbers[:2]
-    du = dlogits @ proj.to(dlogits.dtype) - u * dlogits.sum(-1, keepdim=True)
+def _through_exponent(
+    dlogits: Tensor, u: Tensor, slope: _Slope, proj: Tensor, numbers: tuple[float, ...], *, tilted: bool
+) -> Tensor:
+    """The gradient at the projection from the one at the exponents Fu - |u|^2 / 2. (B, n, M) -> (B, n, D).
+
+    Not tilted: those of a position sum up to zero, so that |u|^2 has no say.
+    """
+    du = dlogits @ proj.to(dlogits.dtype)
+    if tilted:
+        du = du - u * dlogits.sum(-1, keepdim=True)
     # u has a fixed length, so its gradient loses the part along u; not where the floor under norms took over.
-    along = (u * du).sum(-1, keepdim=True) / length**2
-    return factor * (du - u * along.where(factor < length / norm_eps, 0.0))
+    along = (u * du).sum(-1, keepdim=True) / numbers[0] ** 2
+    return slope.factor * (du - u * along.where(slope.is_fixed, 0.0))

@@ -136,7 +136,7 @@ def through_queries(
             num_warps=tiling.warps,
         )
 
-    key = ("query gradient", sizes, x.dtype, x.device)
+    key = ("query gradient", sizes, x.dtype, x.device, numbers[2] > 0)
     launch.run_first_that_fits(key, launch.query_gradient_tilings(sizes, x.dtype), run)
     return dx, dq, add_states(dstates)
 
@@ -181,6 +181,6 @@ def through_keys(
             num_warps=tiling.warps,
         )
 
-    key = ("key gradient", sizes, x.dtype, x.device)
+    key = ("key gradient", sizes, x.dtype, x.device, numbers[2] > 0)
     launch.run_first_that_fits(key, launch.key_gradient_tilings(sizes, x.dtype), run)
     return dk

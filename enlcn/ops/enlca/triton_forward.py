@@ -95,7 +95,7 @@ def summarise(
             num_warps=tiling.warps,
         )
 
-    key = ("summarise", sizes, x.dtype, x.device)
+    key = ("summarise", sizes, x.dtype, x.device, feature_eps > 0)
     launch.run_first_that_fits(key, tilings or launch.summarise_tilings(sizes, x.dtype), run)
     return add_states(states)
 
@@ -186,5 +186,5 @@ def apply_into(
             num_warps=tiling.warps,
         )
 
-    key = ("apply", sizes, x.dtype, x.device)
+    key = ("apply", sizes, x.dtype, x.device, feature_eps > 0)
     launch.run_first_that_fits(key, tilings or launch.apply_tilings(sizes, x.dtype), run)
