@@ -24,7 +24,8 @@ from torch.nn.functional import normalize
 from enlcn.checkpoint import load
 from enlcn.models.attention import ENLCA
 from enlcn.models.backbone import SRNetwork
-from enlcn.upscaling.engine import Engine, EngineOptions
+from enlcn.upscaling.engine import Engine
+from enlcn.upscaling.engine_options import EngineOptions
 from enlcn.upscaling.tiling import Tile
 
 REPEATS = 3

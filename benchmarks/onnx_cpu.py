@@ -22,7 +22,8 @@ from torch import Tensor
 
 from enlcn.checkpoint import load
 from enlcn.export.onnx import export_onnx
-from enlcn.upscaling.engine import Engine, EngineOptions
+from enlcn.upscaling.engine import Engine
+from enlcn.upscaling.engine_options import EngineOptions
 from enlcn.upscaling.open_engine import open_engine
 from enlcn.upscaling.tiling import Tile
 

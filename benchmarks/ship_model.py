@@ -40,7 +40,8 @@ from enlcn.models.backbone import SRNetwork
 from enlcn.train.snapshot import RunFolder, is_snapshot, load_snapshot
 from enlcn.train.warm_start import network_of
 from enlcn.upscaling.devices import torch_threads
-from enlcn.upscaling.engine import Engine, EngineOptions
+from enlcn.upscaling.engine import Engine
+from enlcn.upscaling.engine_options import EngineOptions
 from enlcn.upscaling.tiling import Tile
 from enlcn.version import __version__
 from enlcn.zoo import locate, manifest, registry

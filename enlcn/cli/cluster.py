@@ -89,8 +89,8 @@ def upscale(
     from enlcn.cluster.options import ClusterOptions
     from enlcn.cluster.run import run_cluster
     from enlcn.upscaling.background import parse_colour
-    from enlcn.upscaling.engine import EngineOptions
-    from enlcn.upscaling.picture import Target
+    from enlcn.upscaling.engine_options import EngineOptions
+    from enlcn.upscaling.target import Target
 
     options = ClusterOptions(
         target=Target(scale, width, height),

@@ -81,7 +81,7 @@ def serve(
         raise MissingExtraError("enlcn serve", "serve") from None
     listener = _listen(host, port)  # before torch is imported: what is wrong here is told at once
     from enlcn.serve.config import ServeConfig
-    from enlcn.upscaling.memory import parse_bytes
+    from enlcn.upscaling.engine_options import parse_bytes
 
     config = ServeConfig(
         host=host,
@@ -108,7 +108,7 @@ def serve(
     )
     from enlcn.serve.run import run
     from enlcn.upscaling.devices import resolve_device
-    from enlcn.upscaling.engine import EngineOptions
+    from enlcn.upscaling.engine_options import EngineOptions
 
     for name in config.devices:  # a server that can do no job is no use to anybody
         resolve_device(name)

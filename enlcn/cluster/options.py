@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 from enlcn.errors import UserError
 from enlcn.upscaling.background import Colour
-from enlcn.upscaling.engine import EngineOptions
-from enlcn.upscaling.picture import Target
+from enlcn.upscaling.engine_options import EngineOptions
+from enlcn.upscaling.target import Target
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,10 @@ from enlcn.cluster.storage import absolute, files_under, open_storage, remove_le
 from enlcn.cluster.worker import WorkerOptions
 from enlcn.data.image_io import check_can_write
 from enlcn.errors import UserError
-from enlcn.upscaling.batch import Batch, BatchOptions
-from enlcn.upscaling.engine import EngineOptions
-from enlcn.upscaling.picture import Target
+from enlcn.upscaling.batch import Batch
+from enlcn.upscaling.batch_options import BatchOptions
+from enlcn.upscaling.engine_options import EngineOptions
+from enlcn.upscaling.target import Target
 from enlcn.zoo import bundled, locate, native_scale
 
 log = logging.getLogger(__name__)

@@ -18,7 +18,9 @@ from enlcn.cluster.storage import read_bytes, remove_leftovers_beside, write_byt
 from enlcn.data.image_io import MAX_PIXELS, check_can_write, encode_image, has_transparency, load_image
 from enlcn.errors import UserError
 from enlcn.upscaling import memory
-from enlcn.upscaling.batch import Batch, BatchOptions
+from enlcn.upscaling.batch import Batch
+from enlcn.upscaling.batch_options import BatchOptions
+from enlcn.upscaling.engine_options import SMALLEST_LIMIT
 from enlcn.upscaling.picture import upscale_image
 
 
@@ -122,7 +124,7 @@ def _with_memory_share(batch: BatchOptions, threads: int) -> BatchOptions:
     if engine.limit is not None or engine.device != "cpu":
         return batch
     share = min(1.0, threads / (os.cpu_count() or 1))
-    limit = max(memory.SMALLEST_LIMIT, int(share * memory.default_limit(torch.device("cpu"))))
+    limit = max(SMALLEST_LIMIT, int(share * memory.default_limit(torch.device("cpu"))))
     return replace(batch, engine=replace(engine, memory_limit=limit))
 
 

@@ -17,7 +17,7 @@ from enlcn.evaluate.results import ImageScore, ModelInfo, Results, Score, Settin
 from enlcn.evaluate.upscalers import BICUBIC, ModelSource, Upscaler, build_upscalers, label_models
 from enlcn.metrics import psnr, ssim
 from enlcn.upscaling.devices import resolve_device, resolve_precision, torch_threads
-from enlcn.upscaling.engine import EngineOptions
+from enlcn.upscaling.engine_options import EngineOptions
 
 MODES = ("whole", "streaming")
 

@@ -14,7 +14,8 @@ from enlcn.data.resize import imresize_torch
 from enlcn.errors import UserError
 from enlcn.models.backbone import SRNetwork
 from enlcn.upscaling.devices import autocast, resolve_device
-from enlcn.upscaling.engine import Engine, EngineOptions
+from enlcn.upscaling.engine import Engine
+from enlcn.upscaling.engine_options import EngineOptions
 from enlcn.upscaling.ensemble import mean_over_turns
 from enlcn.upscaling.tiling import Tile
 from enlcn.zoo import resolve

@@ -20,7 +20,8 @@ from enlcn.export.infer import config_tensor, infer_config, is_our_layout
 from enlcn.file_metadata import file_metadata
 from enlcn.files import atomic_write
 from enlcn.models.backbone import SRNetwork
-from enlcn.upscaling.engine import Engine, EngineOptions
+from enlcn.upscaling.engine import Engine
+from enlcn.upscaling.engine_options import EngineOptions
 from enlcn.upscaling.streaming import Progress
 from enlcn.upscaling.tiling import Tile
 from enlcn.weights_file import weights_bytes

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 
 from enlcn.errors import UserError
+from enlcn.upscaling.engine_options import PRECISIONS
 
 MIB = 2**20
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
-PRECISIONS = ("auto", "fp32", "bf16", "fp16")
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,11 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import PlainTextResponse
 
-from enlcn.serve.config import PRECISIONS
 from enlcn.serve.job_routes import studio_of
 from enlcn.serve.metrics import CONTENT_TYPE, resident_bytes
 from enlcn.serve.problems import KINDS, Problem, retry_later
 from enlcn.serve.schemas import HealthView, KindView, LimitsView, ModelsView, problem_responses
+from enlcn.upscaling.engine_options import PRECISIONS
 from enlcn.version import __version__
 
 PAGE = Path(__file__).parent / "page"

@@ -29,7 +29,7 @@ from enlcn.serve.studio import Studio
 from enlcn.serve.uploads import Header, check_length, probe, receive
 from enlcn.serve.upscale_work import UpscaleOptions, UpscaleWork
 from enlcn.upscaling.background import parse_colour
-from enlcn.upscaling.picture import Target
+from enlcn.upscaling.target import Target
 
 router = APIRouter(prefix="/v1")
 _PROBLEMS = problem_responses(

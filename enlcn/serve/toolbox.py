@@ -5,7 +5,8 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from enlcn.upscaling.engine import Engine, EngineOptions
+from enlcn.upscaling.engine import Engine
+from enlcn.upscaling.engine_options import EngineOptions
 from enlcn.upscaling.open_engine import open_engine
 
 _ENGINES = 4

@@ -18,9 +18,10 @@ from enlcn.serve.problems import Problem, of_image
 from enlcn.serve.storage import Blob, Storage, StorageFullError
 from enlcn.serve.toolbox import Toolbox, release_memory
 from enlcn.upscaling.background import Colour, on_colour
-from enlcn.upscaling.picture import Target, upscale_image
+from enlcn.upscaling.picture import upscale_image
 from enlcn.upscaling.planes import MemoryPlane
 from enlcn.upscaling.resizing import resize_plane
+from enlcn.upscaling.target import Target
 
 MEDIA_TYPES = {form: f"image/{form}" for form in ("png", "jpeg", "webp", "avif", "tiff")}
 _SHOWN_BY_BROWSERS = ("png", "jpeg", "webp", "avif")

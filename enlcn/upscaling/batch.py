@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
@@ -17,46 +17,18 @@ from enlcn.data.image_io import MAX_PIXELS, check_can_write, encode_image, has_t
 from enlcn.errors import UserError
 from enlcn.files import atomic_write, refuse_to_overwrite, remove_leftovers
 from enlcn.upscaling import memory
-from enlcn.upscaling.background import Colour
+from enlcn.upscaling.batch_options import BatchOptions
 from enlcn.upscaling.devices import resolve_device, torch_threads
-from enlcn.upscaling.engine import Engine, EngineOptions
+from enlcn.upscaling.engine import Engine
+from enlcn.upscaling.engine_options import SMALLEST_LIMIT
 from enlcn.upscaling.jobs import Job, why_absent
 from enlcn.upscaling.large import LIMIT_ADVICE, is_large, upscale_large
 from enlcn.upscaling.open_engine import open_engine
-from enlcn.upscaling.picture import Target, upscale_image
+from enlcn.upscaling.picture import upscale_image
 from enlcn.upscaling.streaming import Progress
 from enlcn.zoo import is_path, resolve, trained_scale
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class BatchOptions:
-    """What is done to every picture.
-
-    Attributes:
-        target: the size wanted.
-        model: name or file; None for what comes with the package.
-        engine: device, precision, memory.
-        quality: of lossy formats, 1 to 100; None for the format's default.
-        lossless: lossless WebP or AVIF.
-        overwrite: replace existing outputs.
-        skip_existing: leave existing outputs as they are.
-        jobs: pictures at a time.
-        max_pixels: refuse larger inputs; None refuses only what neither fits in memory nor can be streamed.
-        background: what transparent pictures are put on, losing their alpha; None keeps it.
-    """
-
-    target: Target
-    model: str | None = None
-    engine: EngineOptions = field(default_factory=EngineOptions)
-    quality: int | None = None
-    lossless: bool = False
-    overwrite: bool = False
-    skip_existing: bool = False
-    jobs: int = 1
-    max_pixels: int | None = None
-    background: Colour | None = None
 
 
 @dataclass(frozen=True)
@@ -99,17 +71,13 @@ class Batch:
     """Runs jobs with one engine per trained scale, made when first needed."""
 
     def __init__(self, options: BatchOptions):
-        if options.overwrite and options.skip_existing:
-            raise UserError("--overwrite and --skip-existing contradict each other")
-        if options.jobs < 1:
-            raise UserError(f"--jobs is {options.jobs}; it must be at least 1")
         self.options = options
         self._engines: dict[str, Engine] = {}
         self._lock = threading.Lock()
         self._engine_options = options.engine
         if options.jobs > 1:
             limit = options.engine.limit or memory.default_limit(resolve_device(options.engine.device))
-            share = max(limit // options.jobs, memory.SMALLEST_LIMIT)
+            share = max(limit // options.jobs, SMALLEST_LIMIT)
             self._engine_options = replace(options.engine, memory_limit=share)
 
     def run(self, jobs: list[Job], watch: Callable[[Job], Progress | None] = lambda job: None) -> Iterator[Outcome]:

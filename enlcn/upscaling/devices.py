@@ -7,7 +7,7 @@ import torch
 
 from enlcn.device_names import usable_device
 
-PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 def resolve_device(name: str) -> torch.device:
@@ -41,7 +41,7 @@ def resolve_precision(name: str, device: torch.device) -> str:
 def autocast(precision: str, device: torch.device) -> AbstractContextManager[object]:
     """A scope in which convolutions and matrix products run in `precision`; fp32 does not become TF32 on the way."""
     if precision != "fp32":
-        return torch.autocast(device.type, dtype=PRECISIONS[precision])
+        return torch.autocast(device.type, dtype=DTYPES[precision])
     if device.type == "cuda":
         return torch.backends.cudnn.flags(enabled=True, allow_tf32=False)
     return nullcontext()

@@ -6,7 +6,6 @@ Axes: H rows, W columns of the LR image, s scale.
 import logging
 import time
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -16,7 +15,8 @@ from enlcn.errors import UserError
 from enlcn.models.backbone import SRNetwork
 from enlcn.models.fast import FastNetwork
 from enlcn.upscaling import memory
-from enlcn.upscaling.devices import PRECISIONS, autocast, resolve_device, resolve_precision
+from enlcn.upscaling.devices import DTYPES, autocast, resolve_device, resolve_precision
+from enlcn.upscaling.engine_options import EngineOptions
 from enlcn.upscaling.ensemble import orientations, turned_reader, turned_writer
 from enlcn.upscaling.planes import Scratch
 from enlcn.upscaling.streaming import (
@@ -33,53 +33,7 @@ from enlcn.upscaling.whole import upscale_whole
 
 log = logging.getLogger(__name__)
 
-MODES = ("auto", "whole", "streaming")
-ENGINES = ("auto", "torch", "onnxruntime")
 _AVERAGING_TILE = 256
-
-
-@dataclass(frozen=True)
-class EngineOptions:
-    """How to run.
-
-    Attributes:
-        device: "auto" (CUDA, then Apple's, then CPU) or a torch device.
-        precision: "auto" (bf16 on CUDA, fp32 elsewhere), "fp32", "bf16" or "fp16".
-        mode: "whole", "streaming" or "auto": whole where it fits the memory limit.
-        self_ensemble: average over the eight orientations of the image; eight times the work.
-        memory_limit: bytes to stay under, as a number or as text ("2G"); None takes a share of what is free.
-        tile: side of streamed tiles in LR pixels; None takes what fits the limit.
-        scratch: folder for what does not fit; None takes the system's.
-        engine: "torch", "onnxruntime" or "auto": onnxruntime for ONNX files, torch for all else.
-    """
-
-    device: str = "auto"
-    precision: str = "auto"
-    mode: str = "auto"
-    self_ensemble: bool = False
-    memory_limit: int | str | None = None
-    tile: int | None = None
-    scratch: Path | None = None
-    engine: str = "auto"
-
-    def __post_init__(self) -> None:
-        for name, value, choices in (
-            ("precision", self.precision, ("auto", *PRECISIONS)),
-            ("mode", self.mode, MODES),
-            ("engine", self.engine, ENGINES),
-        ):
-            if value not in choices:
-                raise UserError(f"{name} is '{value}'; choose from {', '.join(choices)}")
-        if self.tile is not None and self.tile < 1:
-            raise UserError(f"tile is {self.tile}; it must be at least 1")
-        if self.limit is not None and self.limit < memory.SMALLEST_LIMIT:
-            raise UserError(f"the memory limit must be at least {memory.SMALLEST_LIMIT >> 20} MiB")
-
-    @property
-    def limit(self) -> int | None:
-        """The memory limit in bytes."""
-        given = self.memory_limit
-        return memory.parse_bytes(given) if isinstance(given, str) else given
 
 
 @dataclass(frozen=True)
@@ -184,9 +138,9 @@ class Engine:
         """What computes whole images: on a GPU in 16 bits, the network laid out for it."""
         if self.device.type != "cuda" or precision == "fp32":
             return self.network
-        if self._fast is None or self._fast.dtype != PRECISIONS[precision]:
+        if self._fast is None or self._fast.dtype != DTYPES[precision]:
             # No graphs: pictures seldom share a size, and recording one costs more than it saves.
-            self._fast = FastNetwork(self.network, PRECISIONS[precision], graphs=False)
+            self._fast = FastNetwork(self.network, DTYPES[precision], graphs=False)
         return self._fast
 
     def _tile(self, limit: int) -> int:

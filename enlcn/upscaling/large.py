@@ -21,7 +21,8 @@ from enlcn.upscaling.planes import FilePlane, MemoryPlane, Plane, Scratch, requi
 from enlcn.upscaling.streaming import Progress, features_channels
 
 if TYPE_CHECKING:
-    from enlcn.upscaling.batch import Batch, BatchOptions
+    from enlcn.upscaling.batch import Batch
+    from enlcn.upscaling.batch_options import BatchOptions
 
 log = logging.getLogger(__name__)
 _SNIFFED = 64  # bytes that tell a format

@@ -1,17 +1,14 @@
 """How much memory there is, how much a network takes, and the tile that fits."""
 
 import math
-import re
 from pathlib import Path
 
 import torch
 
 from enlcn.config import ModelConfig
-from enlcn.errors import UserError
+from enlcn.upscaling.engine_options import SMALLEST_LIMIT
 
 DEFAULT_SHARE = 0.6
-SMALLEST_LIMIT = 512 * 2**20  # the libraries alone take half of it
-_UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 _FLOAT = 4
 _LARGEST_TILE, _SMALLEST_TILE = 512, 32
 _FIXED = 256 * 2**20  # the libraries themselves, once warm
@@ -20,18 +17,6 @@ _CGROUPS = (
     ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
     ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
 )
-
-
-def parse_bytes(text: str) -> int:
-    """A number of bytes as people write it.
-
-    >>> parse_bytes("1.5G"), parse_bytes("800 MiB")
-    (1610612736, 838860800)
-    """
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", text.strip().lower())
-    if not match:
-        raise UserError(f"'{text}' is no amount of memory; give it as 800M or 2G")
-    return int(float(match[1]) * _UNITS[match[2]])
 
 
 def default_limit(device: torch.device) -> int:

@@ -14,7 +14,8 @@ from enlcn.config import ModelConfig
 from enlcn.errors import UserError
 from enlcn.models.backbone import SRNetwork
 from enlcn.upscaling import memory
-from enlcn.upscaling.engine import Engine, EngineOptions, RunReport
+from enlcn.upscaling.engine import Engine, RunReport
+from enlcn.upscaling.engine_options import EngineOptions
 from enlcn.upscaling.onnx_model import OnnxModel
 from enlcn.upscaling.streaming import EmitSR, Progress, ReadLR
 from enlcn.upscaling.tiling import Tile

@@ -5,7 +5,8 @@ import time
 
 from enlcn.checkpoint import UNTRAINED_PREFIX, load
 from enlcn.errors import UserError
-from enlcn.upscaling.engine import Engine, EngineOptions
+from enlcn.upscaling.engine import Engine
+from enlcn.upscaling.engine_options import EngineOptions
 from enlcn.upscaling.onnx_model import is_onnx, open_onnx
 from enlcn.zoo import locate
 

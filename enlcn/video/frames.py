@@ -12,9 +12,10 @@ from enlcn.data.image_io import to_float, to_uint8, to_uint16
 from enlcn.upscaling import memory
 from enlcn.upscaling.devices import autocast
 from enlcn.upscaling.engine import Engine
-from enlcn.upscaling.picture import Target, upscale_image
+from enlcn.upscaling.picture import upscale_image
 from enlcn.upscaling.planes import MemoryPlane
 from enlcn.upscaling.resizing import resize_plane
+from enlcn.upscaling.target import Target
 from enlcn.upscaling.tiling import Tile
 from enlcn.upscaling.whole import upscale_whole
 

@@ -16,7 +16,7 @@ from enlcn.files import atomic_write, refuse_to_overwrite, remove_leftovers
 from enlcn.upscaling import memory
 from enlcn.upscaling.batch import Batch, Outcome
 from enlcn.upscaling.engine import Engine
-from enlcn.upscaling.picture import Target
+from enlcn.upscaling.target import Target
 from enlcn.version import __version__
 from enlcn.video.codecs import depth_of
 from enlcn.video.decoding import Clip, Decoder, Picture, ahead, batches

@@ -216,9 +216,9 @@ def test_a_picture_over_which_workers_keep_dying_is_given_up(bucket):
 
 def test_a_worker_puts_transparent_pictures_on_a_colour(tmp_path):
     from enlcn.cluster.worker import Worker, WorkerOptions
-    from enlcn.upscaling.batch import BatchOptions
-    from enlcn.upscaling.engine import EngineOptions
-    from enlcn.upscaling.picture import Target
+    from enlcn.upscaling.batch_options import BatchOptions
+    from enlcn.upscaling.engine_options import EngineOptions
+    from enlcn.upscaling.target import Target
 
     Image.new("RGBA", (9, 6), (10, 20, 30, 0)).save(tmp_path / "a.png")
     statuses = []
@@ -237,9 +237,9 @@ def test_a_worker_without_ray(tmp_path):
     import hashlib
 
     from enlcn.cluster.worker import Worker, WorkerOptions
-    from enlcn.upscaling.batch import BatchOptions
-    from enlcn.upscaling.engine import EngineOptions
-    from enlcn.upscaling.picture import Target
+    from enlcn.upscaling.batch_options import BatchOptions
+    from enlcn.upscaling.engine_options import EngineOptions
+    from enlcn.upscaling.target import Target
 
     pytest.importorskip("ray", reason="needs the cluster extra")
     Image.new("RGB", (20, 10), "red").save(tmp_path / "a.png")
@@ -267,7 +267,7 @@ def test_a_model_that_workers_may_not_have_is_sent(tmp_path):
 
 def test_a_ray_that_gives_up_is_told_in_one_line_and_what_is_done_stays_known(tmp_path, monkeypatch):
     from enlcn.cluster import ClusterOptions, run, run_cluster
-    from enlcn.upscaling.picture import Target
+    from enlcn.upscaling.target import Target
 
     (tmp_path / "in").mkdir()
     for name in ("a.png", "b.png"):

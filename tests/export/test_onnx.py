@@ -22,7 +22,7 @@ from enlcn.errors import UserError
 from enlcn.export import cache, graph
 from enlcn.export.onnx import export_onnx
 from enlcn.models.backbone import SRNetwork
-from enlcn.upscaling.engine import EngineOptions
+from enlcn.upscaling.engine_options import EngineOptions
 from enlcn.upscaling.onnx_engine import onnx_image_bytes
 from enlcn.upscaling.onnx_model import provider_of
 from enlcn.upscaling.open_engine import open_engine

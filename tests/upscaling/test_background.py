@@ -12,12 +12,13 @@ from enlcn.data.image_io import encode_image, load_image
 from enlcn.errors import UserError
 from enlcn.models.backbone import SRNetwork
 from enlcn.upscaling.background import on_colour, parse_colour
-from enlcn.upscaling.batch import Batch, BatchOptions
+from enlcn.upscaling.batch import Batch
+from enlcn.upscaling.batch_options import BatchOptions
 from enlcn.upscaling.extremes import hold_clear
 from enlcn.upscaling.jobs import Job
 from enlcn.upscaling.large import alpha_problem
-from enlcn.upscaling.picture import Target
 from enlcn.upscaling.planes import MemoryPlane
+from enlcn.upscaling.target import Target
 
 TARGET = Target(scale=4)
 

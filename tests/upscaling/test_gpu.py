@@ -9,7 +9,8 @@ import torch
 from enlcn import recipes
 from enlcn.models.backbone import SRNetwork
 from enlcn.models.fast import FastNetwork
-from enlcn.upscaling.engine import Engine, EngineOptions
+from enlcn.upscaling.engine import Engine
+from enlcn.upscaling.engine_options import EngineOptions
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 

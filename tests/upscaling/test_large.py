@@ -13,10 +13,11 @@ from enlcn.data.image import Image
 from enlcn.data.image_io import encode_image, load_image
 from enlcn.errors import UserError
 from enlcn.models.backbone import SRNetwork
-from enlcn.upscaling.batch import Batch, BatchOptions
+from enlcn.upscaling.batch import Batch
+from enlcn.upscaling.batch_options import BatchOptions
 from enlcn.upscaling.jobs import Job
 from enlcn.upscaling.large import header_size
-from enlcn.upscaling.picture import Target
+from enlcn.upscaling.target import Target
 
 pytest.importorskip("pyvips")
 

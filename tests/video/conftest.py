@@ -9,9 +9,10 @@ pytest.importorskip("av", reason="needs the video extra")
 from enlcn import recipes
 from enlcn.checkpoint import save
 from enlcn.models.backbone import SRNetwork
-from enlcn.upscaling.batch import Batch, BatchOptions
-from enlcn.upscaling.engine import EngineOptions
-from enlcn.upscaling.picture import Target
+from enlcn.upscaling.batch import Batch
+from enlcn.upscaling.batch_options import BatchOptions
+from enlcn.upscaling.engine_options import EngineOptions
+from enlcn.upscaling.target import Target
 from enlcn.video import EncodeOptions, VideoJob, VideoOptions, upscale_video
 
 CONFIG = replace(

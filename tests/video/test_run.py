@@ -12,7 +12,8 @@ import torch
 
 import enlcn
 from enlcn.errors import UserError
-from enlcn.upscaling.engine import Engine, EngineOptions
+from enlcn.upscaling.engine import Engine
+from enlcn.upscaling.engine_options import EngineOptions
 from enlcn.video.decoding import Clip as Part
 from enlcn.video.decoding import ahead
 from enlcn.video.frames import FrameUpscaler

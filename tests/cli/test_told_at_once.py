@@ -1,4 +1,4 @@
-"""What is not there is told before torch is imported, in the words of the verb that would have found out."""
+"""What is wrong with a command is told before torch is imported, in the words of the verb that would have found out."""
 
 import json
 import subprocess
@@ -98,3 +98,28 @@ def test_names_patterns_and_pipes_are_no_missing_files(empty_folder):
         )
         assert done.returncode == 3, done.stderr
         assert told in done.stderr
+
+
+MISTAKES = {
+    "a scale beyond the network's": (["-s", "9"], "x9 is beyond x4, the largest trained scale"),
+    "an unknown model": (["-s", "4", "-m", "enlcn-ligth-x4"], "did you mean enlcn-light-x4"),
+    "an unknown precision": (["--precision", "fp8"], "precision is 'fp8'; choose from auto, fp32, bf16, fp16"),
+    "an unknown format": (["-f", "gif"], "format is 'gif'; choose from auto, png"),
+    "a negative width": (["--width", "-4"], "scale, width and height must be positive numbers"),
+    "too little memory": (["--memory-limit", "3M"], "the memory limit must be at least 512 MiB"),
+    "contradicting options": (["--overwrite", "--skip-existing"], "contradict each other"),
+    "an unknown colour": (["--background", "mauve"], "'mauve' is no colour known here"),
+    "an option of videos": (["--crf", "20"], "no input is a video"),
+    "a result that exists": ([], "a_x4.png: exists already; pass --overwrite"),
+}
+
+
+@pytest.mark.parametrize("case", MISTAKES)
+def test_mistakes_in_a_command_are_told_at_once(case, empty_folder):
+    arguments, told = MISTAKES[case]
+    for name in ("a.png", "a_x4.png"):
+        (empty_folder / name).touch()
+    done = enlcn("upscale", "a.png", *arguments)
+    assert done.returncode == 2, done.stderr
+    assert told in done.stderr
+    assert len(done.stderr.splitlines()) == 1
