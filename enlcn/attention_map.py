@@ -3,7 +3,7 @@
 Axes: N = H W positions, D query/key width.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -47,8 +47,8 @@ def attention_maps(
     lr: Tensor,
     point: tuple[int, int],
     *,
-    modules: Iterable[int] | None = None,
-    weighings: Iterable[str] | None = None,
+    modules: Sequence[int] | None = None,
+    weighings: Sequence[str] | None = None,
 ) -> Iterator[AttentionMap]:
     """The maps of a network's attentions at one pixel, as each stage is reached.
 
@@ -73,7 +73,7 @@ def attention_maps(
     return _walk(network, lr, y * width + x, chosen, weighings)
 
 
-def _chosen_modules(network: SRNetwork, modules: Iterable[int] | None) -> set[int]:
+def _chosen_modules(network: SRNetwork, modules: Sequence[int] | None) -> set[int]:
     count = len(network.attentions)
     if count == 0:
         raise UserError("this network has no attention to show")
@@ -86,24 +86,23 @@ def _chosen_modules(network: SRNetwork, modules: Iterable[int] | None) -> set[in
 
 @torch.no_grad()
 def _walk(
-    network: SRNetwork, lr: Tensor, index: int, chosen: set[int], weighings: Iterable[str] | None
+    network: SRNetwork, lr: Tensor, index: int, chosen: set[int], weighings: Sequence[str] | None
 ) -> Iterator[AttentionMap]:
     size = lr.shape[-2:]
     module = 0
-    with torch.no_grad():
-        x = network.head(lr - network.rgb_mean)
-        for stage in network.stages:
-            attention = stage.attention
-            if isinstance(attention, Attention):
-                module += 1
-                if module in chosen:
-                    q, k = attention.queries_keys(x)
-                    for name in weighings or [own_weighing(attention)]:
-                        row = WEIGHINGS[name](q, k, size, index, attention)
-                        yield AttentionMap(module, name, row.view(size))
-            if module == max(chosen):
-                return  # nothing deeper is wanted
-            x = stage(x)
+    x = network.head(lr - network.rgb_mean)
+    for stage in network.stages:
+        attention = stage.attention
+        if isinstance(attention, Attention):
+            module += 1
+            if module in chosen:
+                q, k = attention.queries_keys(x)
+                for name in weighings or [own_weighing(attention)]:
+                    row = WEIGHINGS[name](q, k, size, index, attention)
+                    yield AttentionMap(module, name, row.view(size))
+        if module == max(chosen):
+            return  # nothing deeper is wanted
+        x = stage(x)
 
 
 def own_weighing(attention: Attention) -> str:

@@ -152,25 +152,32 @@ def _authors(state: State) -> Checkpoint:
         first = next(iter(state), None)
         raise UserError(f"unexpected key '{first}': neither our layout nor the authors'" if first else "no tensors")
     config = authors_format.infer_config(state)
-    _check(state, authors_format.expected_keys(config, _shapes(config)))
+    shapes = {key: value for key, value in _shapes(config).items() if not _may_be_absent(key)}
+    _check(state, authors_format.expected_keys(config, shapes))
     return Checkpoint(config, authors_format.to_ours(state, config), layout="authors")
 
 
 def _shapes(config: ModelConfig) -> State:
-    """Our state dict without memory behind it; only what a file must hold."""
+    """Our state dict without memory behind it."""
     with torch.device("meta"):
-        state = SRNetwork(config).state_dict()
-    return {key: value for key, value in state.items() if not key.endswith(".rotations")}
+        return SRNetwork(config).state_dict()
+
+
+def _may_be_absent(key: str) -> bool:
+    """Whether a file may lack a tensor: NLSA's directions are drawn anew then."""
+    return key.endswith(".rotations")
 
 
 def _check(state: State, expected: Mapping[str, torch.Size]) -> None:
     for key, shape in expected.items():
         if key not in state:
+            if _may_be_absent(key):
+                continue
             raise UserError(f"missing key '{key}'")
         if state[key].shape != shape:
             raise UserError(f"key '{key}' has shape {tuple(state[key].shape)}, expected {tuple(shape)}")
     for key in state:
-        if key not in expected and key != CONFIG_TENSOR and not key.endswith(".rotations"):
+        if key not in expected and key != CONFIG_TENSOR:
             raise UserError(f"unexpected key '{key}'")
 
 

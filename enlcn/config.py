@@ -1,24 +1,14 @@
 """What a network is: frozen dataclasses, each field with the paper's symbol. No torch here."""
 
-from dataclasses import asdict, dataclass, field, fields
-from typing import Any
+from dataclasses import dataclass, field
 
-from enlcn.errors import UserError
+from enlcn.errors import require, require_choice
 
 ATTENTION_KINDS = ("none", "enlca", "nla", "nlsa", "cca")
 PROJECTION_KINDS = ("orthogonal", "iid")
 UPSAMPLERS = ("stepwise", "direct")
 BLOCKS = ("residual", "gated")
 SCALES = (2, 3, 4)
-
-
-def _require(condition: bool, message: str) -> None:
-    if not condition:
-        raise UserError(message)
-
-
-def _require_choice(name: str, value: object, choices: tuple[object, ...]) -> None:
-    _require(value in choices, f"{name} is {value!r}; choose from {', '.join(map(str, choices))}")
 
 
 @dataclass(frozen=True)
@@ -48,12 +38,12 @@ class AttentionConfig:
     bucket_size: int = 144
 
     def __post_init__(self) -> None:
-        _require_choice("attention.kind", self.kind, ATTENTION_KINDS)
-        _require_choice("attention.projection", self.projection, PROJECTION_KINDS)
+        require_choice("attention.kind", self.kind, ATTENTION_KINDS)
+        require_choice("attention.projection", self.projection, PROJECTION_KINDS)
         for name in ("reduction", "num_features", "num_rounds", "bucket_size"):
-            _require(getattr(self, name) >= 1, f"attention.{name} must be at least 1")
-        _require(self.amplification is None or self.amplification > 0, "attention.amplification must be positive")
-        _require(self.feature_eps >= 0, "attention.feature_eps must not be negative")
+            require(getattr(self, name) >= 1, f"attention.{name} must be at least 1")
+        require(self.amplification is None or self.amplification > 0, "attention.amplification must be positive")
+        require(self.feature_eps >= 0, "attention.feature_eps must not be negative")
 
 
 @dataclass(frozen=True)
@@ -89,23 +79,23 @@ class ModelConfig:
     rgb_mean: tuple[float, float, float] = (0.4488, 0.4371, 0.4040)
 
     def __post_init__(self) -> None:
-        _require_choice("scale", self.scale, SCALES)
-        _require_choice("upsampler", self.upsampler, UPSAMPLERS)
-        _require(self.channels >= 1 and self.num_blocks >= 0, "channels and num_blocks must be positive")
-        _require_choice("block", self.block, BLOCKS)
-        _require(self.block_width is None or self.block_width >= 1, "block_width must be positive")
-        _require(self.block_kernel >= 1 and self.block_kernel % 2 == 1, "block_kernel must be odd")
-        _require(
+        require_choice("scale", self.scale, SCALES)
+        require_choice("upsampler", self.upsampler, UPSAMPLERS)
+        require(self.channels >= 1 and self.num_blocks >= 0, "channels and num_blocks must be positive")
+        require_choice("block", self.block, BLOCKS)
+        require(self.block_width is None or self.block_width >= 1, "block_width must be positive")
+        require(self.block_kernel >= 1 and self.block_kernel % 2 == 1, "block_kernel must be odd")
+        require(
             list(self.attention_after) == sorted(set(self.attention_after))
             and all(0 <= place <= self.num_blocks for place in self.attention_after),
             f"attention_after {self.attention_after} must ascend within 0..{self.num_blocks} (num_blocks)",
         )
         if self.num_attentions:
-            _require(
+            require(
                 self.channels % self.attention.reduction == 0,
                 f"channels ({self.channels}) must be a multiple of the reduction ({self.attention.reduction})",
             )
-        _require(len(self.rgb_mean) == 3, "rgb_mean must have three values")
+        require(len(self.rgb_mean) == 3, "rgb_mean must have three values")
 
     @property
     def num_attentions(self) -> int:
@@ -141,25 +131,3 @@ def describe_body(config: ModelConfig) -> str:
     inside = f", {config.inner_channels} inside" if config.inner_channels != config.channels else ""
     kind = "residual" if config.block == "residual" else f"gated {config.block_kernel}x{config.block_kernel}"
     return f"{config.num_blocks} {kind} blocks of {config.channels} channels{inside}"
-
-
-def to_dict(config: ModelConfig) -> dict[str, Any]:
-    """A plain dictionary, fit for JSON."""
-    return asdict(config)
-
-
-def from_dict(values: dict[str, Any]) -> ModelConfig:
-    """The inverse of `to_dict`; unknown fields are named in the error."""
-    values = dict(values)
-    attention = AttentionConfig(**_known(AttentionConfig, values.pop("attention", {}), "attention."))
-    for name in ("attention_after", "rgb_mean"):
-        if name in values:
-            values[name] = tuple(values[name])
-    return ModelConfig(attention=attention, **_known(ModelConfig, values, ""))
-
-
-def _known(kind: type, values: dict[str, Any], prefix: str) -> dict[str, Any]:
-    names = {f.name for f in fields(kind)}
-    for name in values:
-        _require(name in names, f"unknown setting '{prefix}{name}'; choose from {', '.join(sorted(names))}")
-    return values

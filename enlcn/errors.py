@@ -8,6 +8,17 @@ class UserError(Exception):
     """Bad input; the command line prints the message alone and exits with code 2."""
 
 
+def require(condition: bool, message: str) -> None:
+    """A `UserError` where a condition does not hold."""
+    if not condition:
+        raise UserError(message)
+
+
+def require_choice(name: str, value: object, choices: Collection[object]) -> None:
+    """A `UserError` that lists the choices where a value is none of them."""
+    require(value in choices, f"{name} is {value!r}; choose from {', '.join(map(str, choices))}")
+
+
 def pip_install(extra: str) -> str:
     """The command that brings an extra's dependencies."""
     return f"pip install 'enlcn[{extra}]'"

@@ -3,8 +3,9 @@
 import json
 from collections.abc import Mapping
 
-from enlcn.config import ModelConfig, from_dict, to_dict
+from enlcn.config import ModelConfig
 from enlcn.errors import UserError
+from enlcn.plain_config import from_plain, to_plain
 
 FORMAT = "enlcn"
 FORMAT_VERSION = "1"
@@ -12,7 +13,7 @@ FORMAT_VERSION = "1"
 
 def file_metadata(config: ModelConfig) -> dict[str, str]:
     """The entries of a file that holds a network, as text under keys."""
-    return {"format": FORMAT, "format_version": FORMAT_VERSION, "config": json.dumps(to_dict(config))}
+    return {"format": FORMAT, "format_version": FORMAT_VERSION, "config": json.dumps(to_plain(config))}
 
 
 def is_ours(metadata: Mapping[str, str]) -> bool:
@@ -28,4 +29,4 @@ def read_config(metadata: Mapping[str, str]) -> ModelConfig:
         values = json.loads(metadata["config"])
     except (KeyError, ValueError):
         raise UserError("the config in its metadata cannot be read") from None
-    return from_dict(values)
+    return from_plain(ModelConfig, values)

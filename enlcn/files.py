@@ -17,7 +17,8 @@ from enlcn.errors import UserError
 # In the name of every temporary file, followed by the process that writes it: processes are known by number on their
 # own host alone.
 _MARK = f".enlcn-{re.sub(r'[^A-Za-z0-9]', '', socket.gethostname())}-"
-# What a disk says of a file that was opened well; such errors name no file.
+_LONGEST_STEM = 100  # bytes of a file's name that stand in other names made of it; systems take 255 in all
+# Errors of writing to a file that is open already; Python names no file in them.
 _DISK_FAILURES = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
@@ -46,9 +47,13 @@ def refuse_to_overwrite(path: Path, overwrite: bool, *, can_skip: bool = False) 
 
     `can_skip`: the program has an option to leave it as it is.
     """
-    if path.is_dir():
+    try:
+        is_folder = path.is_dir()
+    except OSError as error:  # a name that is too long
+        raise _unwritable(path, error) from error
+    if is_folder:
         raise UserError(f"{path}: is a folder; give a file name")
-    if path.exists() and not overwrite:
+    if os.path.lexists(path) and not overwrite:  # a link to nothing is something, too
         raise UserError(f"{path}: exists already" + (SKIP_ADVICE if can_skip else "; pass --overwrite to replace it"))
 
 
@@ -129,9 +134,18 @@ class _PatientFile(io.FileIO):
         return memoryview(data).nbytes
 
 
+def shortened(name: str) -> str:
+    """A name to begin a longer one with: cut where the whole would be more than file systems take.
+
+    >>> shortened("photo"), len(shortened(80 * "写真"))
+    ('photo', 33)
+    """
+    return os.fsencode(name)[:_LONGEST_STEM].decode(errors="ignore")
+
+
 def new_folder(folder: Path, stem: str) -> Path:
     """An empty folder in `folder` that `remove_leftovers` knows as this process's. Raises OSError."""
-    return Path(tempfile.mkdtemp(prefix=f".{stem}{_MARK}{os.getpid()}-", dir=folder))
+    return Path(tempfile.mkdtemp(prefix=f".{shortened(stem)}{_MARK}{os.getpid()}-", dir=folder))
 
 
 def remove_leftovers(folder: Path) -> None:
@@ -148,7 +162,8 @@ def remove_leftovers(folder: Path) -> None:
 def _new_file(folder: Path, stem: str, suffix: str, told: Path) -> Path:
     """An empty file that `remove_leftovers` knows as this process's."""
     try:
-        handle, name = tempfile.mkstemp(prefix=f".{stem}{_MARK}{os.getpid()}-", suffix=suffix, dir=folder)
+        prefix = f".{shortened(stem)}{_MARK}{os.getpid()}-"
+        handle, name = tempfile.mkstemp(prefix=prefix, suffix=suffix, dir=folder)
     except OSError as error:
         raise _unwritable(told, error) from error
     os.close(handle)

@@ -1,5 +1,6 @@
 import json
 import pickle
+from dataclasses import replace
 
 import pytest
 import torch
@@ -8,9 +9,11 @@ from safetensors.torch import load_file, save_file
 import enlcn
 from enlcn import recipes
 from enlcn.checkpoint import load, read, read_config_of, save
-from enlcn.config import to_dict
+from enlcn.config import AttentionConfig
 from enlcn.errors import UserError
+from enlcn.file_metadata import file_metadata
 from enlcn.models.backbone import SRNetwork
+from enlcn.plain_config import to_plain
 from tests.authors_weights import authors_state
 
 
@@ -102,7 +105,7 @@ def damaged_files(folder, network):
     """name -> (path, what the message must say)."""
     save(network, folder / "good.safetensors")
     tensors = load_file(folder / "good.safetensors")
-    config = json.dumps(to_dict(network.config))
+    config = json.dumps(to_plain(network.config))
 
     def write(name, tensors, **metadata):
         save_file(tensors, folder / f"{name}.safetensors", metadata)
@@ -111,6 +114,9 @@ def damaged_files(folder, network):
     write("version", tensors, format="enlcn", format_version="9", config=config)
     write("config", tensors, **ours, config="{")
     write("setting", tensors, **ours, config=json.dumps({"colour": 1}))
+    write("type", tensors, **ours, config=json.dumps(to_plain(network.config) | {"channels": "16"}))
+    write("list", tensors, **ours, config="[1, 2]")
+    write("rotations", tensors | {"stages.0.attention.rotations": torch.zeros(1)}, **ours, config=config)
     write("missing", {k: v for k, v in tensors.items() if k != "head.bias"}, **ours, config=config)
     write("extra", tensors | {"zzz": torch.zeros(1)}, **ours, config=config)
     write("shape", tensors | {"head.bias": torch.zeros(2)}, **ours, config=config)
@@ -130,6 +136,9 @@ def damaged_files(folder, network):
         "version.safetensors": "format version 9",
         "config.safetensors": "config in its metadata cannot be read",
         "setting.safetensors": "unknown setting 'colour'",
+        "type.safetensors": "channels is '16'; expected a whole number",
+        "list.safetensors": r"the config is \[1, 2\]; expected names and values of settings",
+        "rotations.safetensors": r"unexpected key 'stages\.0\.attention\.rotations'",
         "missing.safetensors": "missing key 'head.bias'",
         "extra.safetensors": "unexpected key 'zzz'",
         "shape.safetensors": r"key 'head.bias' has shape \(2,\), expected \(16,\)",
@@ -161,6 +170,21 @@ def test_damaged_files_give_one_line_that_names_them(tmp_path, network, capsys):
         assert "\n" not in text
         assert "\x1b" not in text
     assert "executed" not in capsys.readouterr().out
+
+
+def test_hashing_directions_are_checked_where_a_file_has_them(tmp_path):
+    config = replace(recipes.TINY, attention=AttentionConfig(kind="nlsa", reduction=2))
+    save(SRNetwork(config), tmp_path / "whole.safetensors")
+    tensors = load_file(tmp_path / "whole.safetensors")
+    name = next(key for key in tensors if key.endswith(".rotations"))
+    for file, values in {
+        "absent": {key: value for key, value in tensors.items() if key != name},
+        "bad": tensors | {name: torch.zeros(2, 3)},
+    }.items():
+        save_file(values, tmp_path / f"{file}.safetensors", file_metadata(config))
+    assert load(tmp_path / "absent.safetensors")(torch.rand(1, 3, 8, 8)).isfinite().all()
+    with pytest.raises(UserError, match=rf"bad.safetensors: key '{name}' has shape \(2, 3\), expected"):
+        load(tmp_path / "bad.safetensors")
 
 
 def test_a_runs_folder_stands_for_its_network(tmp_path, network):

@@ -41,6 +41,11 @@ class Broken(Nearest):
         return super().forward(lr) * math.nan
 
 
+def test_modules_of_others_take_the_precision_of_the_device(photos):
+    results = evaluate({"nearest": Nearest()}, [photos], 4, device="cpu", precision="auto")
+    assert results.mean("nearest", "photos").psnr_y > 20
+
+
 @pytest.fixture
 def photos(tmp_path) -> Path:
     """A folder of two HR images, one of them grey."""

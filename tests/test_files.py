@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from enlcn.errors import UserError
-from enlcn.files import atomic_write, check_folder, check_writable, make_folder
+from enlcn.files import atomic_write, check_folder, check_writable, make_folder, new_folder
 
 
 @pytest.fixture
@@ -93,6 +93,18 @@ def test_asking_keeps_what_is_there(here):
         check_writable(Path("text.png"))
     check_writable(Path("text.png"), overwrite=True)
     assert Path("text.png").read_text() == "precious"
+
+
+@pytest.mark.parametrize("stem", ["a" * 251, "写" * 83], ids=["letters", "characters of three bytes"])
+def test_names_may_be_as_long_as_the_file_system_takes(here, stem):
+    write(Path(f"{stem}.png"))
+    assert Path(f"{stem}.png").read_text() == "new"
+    folder = new_folder(here, stem)
+    assert folder.is_dir()
+    with pytest.raises(UserError, match=r"cannot be written \(File name too long\)"):
+        write(Path(f"{stem}aaa.png"))
+    with pytest.raises(UserError, match=r"cannot be written \(File name too long\)"):
+        check_writable(Path(f"{stem}aaa.png"))
 
 
 def test_errors_of_other_files_are_not_those_of_the_target(here):

@@ -63,7 +63,8 @@ def info(
     import json
 
     from enlcn import recipes
-    from enlcn.config import describe_body, to_dict
+    from enlcn.config import describe_body
+    from enlcn.plain_config import to_plain
     from enlcn.zoo import UNTRAINED_PREFIX, locate, refuse_unknown
 
     if model.startswith(UNTRAINED_PREFIX):
@@ -86,7 +87,7 @@ def info(
         "parameters": num_parameters(config),
         "flops_per_lr_pixel": flops / (width * height),
         "flops_counted_at": f"{width}x{height}",
-        "config": to_dict(config),
+        "config": to_plain(config),
     }
     if json_output:
         typer.echo(json.dumps(facts, indent=2))
@@ -101,7 +102,7 @@ def info(
     ]
     if config.num_attentions:
         card.append(("attention", f"{config.num_attentions} x {attention.kind}, after blocks {config.attention_after}"))
-        settings = to_dict(config)["attention"].items()
+        settings = to_plain(config)["attention"].items()
         card += [
             (f"  {name}", str(value)) for name, value in settings if name != "kind" and _is_used(attention.kind, name)
         ]

@@ -133,6 +133,7 @@ def serve(
 def _listen(host: str, port: int | None) -> socket.socket:
     """A bound socket; where no port was named and the preferred one is taken, on a free one."""
     for candidate in (PREFERRED_PORT, 0) if port is None else (port,):
+        listener = None
         try:
             family = socket.AF_INET6 if ":" in host else socket.AF_INET
             # The protocol by name: only then does asyncio switch off Nagle's delay of 40 ms.
@@ -141,7 +142,8 @@ def _listen(host: str, port: int | None) -> socket.socket:
             listener.bind((host, candidate))
             return listener
         except (OSError, OverflowError) as error:
-            listener.close()
+            if listener is not None:
+                listener.close()
             reason = getattr(error, "strerror", None) or str(error)
             no_such_host = isinstance(error, socket.gaierror)
     where = host if port is None or no_such_host else f"{host} port {port}"

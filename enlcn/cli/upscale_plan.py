@@ -5,7 +5,7 @@ from typing import Any
 
 import typer
 
-from enlcn.cli import console, video_options
+from enlcn.cli import console
 from enlcn.errors import UserError
 from enlcn.files import refuse_to_overwrite
 
@@ -24,12 +24,13 @@ class Work:
         return len(self.pictures) + len(self.videos)
 
     def refuse_at_once(self, options: Any) -> None:
-        """An error for what would make every picture fail: it need not wait for torch."""
-        scale = options.target.scale
-        if self.pictures and scale is not None and (problem := scale_problem(scale, options.model)):
-            raise UserError(problem)
+        """An error for what would make all fail: it need not wait for torch."""
+        from enlcn.zoo import refuse_scale
+
+        if options.target.scale is not None:
+            refuse_scale(options.target.scale, options.model)
         if self.count == 1 and not options.skip_existing:
-            for job in self.pictures:
+            for job in (*self.pictures, *self.videos):
                 if job.target is not None:
                     refuse_to_overwrite(job.target, options.overwrite, can_skip=True)
 
@@ -50,9 +51,11 @@ def say_plan(work: Work, options: Any, video: Any) -> None:
     from enlcn.upscaling.devices import resolve_device
 
     resolve_device(options.engine.device)
-    problems = video_options.say_video_plan(work.videos, options.target, video, options.skip_existing)
-    problems += _say_pictures(work.pictures, options)
-    if say_left_out(work.left_out) or problems:
+    told = [_video_plan(job, options, video) for job in work.videos]
+    told += [_picture_plan(job, options) for job in work.pictures]
+    for line, _ in told:
+        console.say(line)
+    if say_left_out(work.left_out) or any(problem for _, problem in told):
         raise typer.Exit(1)
 
 
@@ -65,41 +68,57 @@ def say_left_out(left_out: Any) -> bool:
     return bool(unread)
 
 
-def _say_pictures(jobs: list[Any], options: Any) -> int:
-    """What would be done; returns how many of them cannot. An error where the model is not there at all."""
+def _picture_plan(job: Any, options: Any) -> tuple[str, str]:
+    """What would become of a picture, and what is in the way of it, or "". An error where the model is not there."""
     from enlcn.upscaling.large import alpha_problem, seen_size
 
-    problems = 0
-    for job in jobs:
-        size, problem = seen_size(job, options.max_pixels)
-        sizes = ""
-        if size is not None:
-            out_height, out_width = options.target.size(size[1], size[0])
-            sizes = f" ({size[0]}x{size[1]} -> {out_width}x{out_height})"
-            problem = problem or scale_problem(options.target.factor(size[1], size[0]), options.model)
-            if options.background is None and not problem:
-                problem = alpha_problem(job)
-        note = ""
-        if job.target is not None and job.target.exists():
-            note = " (exists: skipped)" if options.skip_existing else " (exists: replaced)"
-            if not (options.skip_existing or options.overwrite):
-                note, problem = "", problem or "exists: pass --overwrite or --skip-existing"
-        problems += bool(problem)
-        told = f" ({problem})" if problem else ""
-        console.say(f"{job.source or '-'} -> {job.target or '-'}{sizes}{told}{note}")
-    return problems
+    size, problem = seen_size(job, options.max_pixels)
+    told = ""
+    if size is not None:
+        out_height, out_width = options.target.size(size[1], size[0])
+        told = f"{size[0]}x{size[1]} -> {out_width}x{out_height}"
+        problem = problem or _scale_problem(options.target.factor(size[1], size[0]), options.model)
+        if options.background is None and not problem:
+            problem = alpha_problem(job)
+    return _line(job, told, problem, options)
 
 
-def scale_problem(factor: float, model: str | None) -> str:
-    """Why a picture cannot grow so much; "" where it can. Weights that come from elsewhere are not fetched for it."""
-    from enlcn.zoo import UNTRAINED_PREFIX, is_path, is_remote, locate, refuse_unknown, resolve, trained_scale
+def _video_plan(job: Any, options: Any, video: Any) -> tuple[str, str]:
+    """As `_picture_plan`, of a video."""
+    from enlcn.video.encoding import plan_encoding
+    from enlcn.video.jobs import container_for
+    from enlcn.video.probe import probe
 
-    if model is not None and (is_remote(model) or is_path(model)):
-        return ""
     try:
-        name = resolve(model, trained_scale(factor, model))
+        facts = probe(job.source)
+        size = options.target.size(facts.height, facts.width)
+        plan, _ = plan_encoding(video.encode, facts, size, container_for(job.target))
+    except UserError as error:
+        return _line(job, "", str(error).removeprefix(f"{job.source}: "), options)
+    count = video.clip.count(facts) or "unknown"
+    told = f"{facts.width}x{facts.height} -> {plan.width}x{plan.height}, {count} frames, "
+    told += f"{plan.encoder} {plan.pixel_format}"
+    problem = _scale_problem(options.target.factor(facts.height, facts.width), options.model)
+    return _line(job, told, problem, options)
+
+
+def _line(job: Any, told: str, problem: str, options: Any) -> tuple[str, str]:
+    """The line of a picture or video, and what is in the way of it: a result that is there already, too."""
+    note = ""
+    if job.target is not None and job.target.exists():
+        note = " (exists: skipped)" if options.skip_existing else " (exists: replaced)"
+        if not (options.skip_existing or options.overwrite):
+            note, problem = "", problem or "exists: pass --overwrite or --skip-existing"
+    brackets = "".join(f" ({each})" for each in (told, problem) if each)
+    return f"{job.source or '-'} -> {job.target or '-'}{brackets}{note}", problem
+
+
+def _scale_problem(factor: float, model: str | None) -> str:
+    """Why a picture cannot grow so much; "" where it can, as far as that can be told before the work."""
+    from enlcn.zoo import refuse_scale
+
+    try:
+        refuse_scale(factor, model)
     except UserError as error:
         return str(error)
-    if not name.startswith(UNTRAINED_PREFIX):
-        refuse_unknown(locate(name))
     return ""

@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterator
 from contextlib import suppress
 from fractions import Fraction
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -112,28 +111,3 @@ def run_videos(batch: Any, jobs: list[Any], options: Any) -> Iterator[Any]:
 
             outcome = upscale_video(batch, job, options, progress)
         yield outcome
-
-
-def say_video_plan(jobs: list[Any], target: Any, options: Any, skip_existing: bool) -> int:
-    """What would be done; returns how many of them cannot."""
-    from enlcn.video.jobs import container_for
-    from enlcn.video.probe import probe
-
-    problems = 0
-    for job in jobs:
-        try:
-            from enlcn.video.encoding import plan_encoding
-
-            facts = probe(job.source)
-            size = target.size(facts.height, facts.width)
-            plan, _ = plan_encoding(options.encode, facts, size, container_for(job.target))
-            count = options.clip.count(facts)
-            told = f"{facts.width}x{facts.height} -> {plan.width}x{plan.height}, {count or 'unknown'} frames"
-            told += f", {plan.encoder} {plan.pixel_format}"
-        except UserError as error:
-            problems += 1
-            told = str(error).removeprefix(f"{job.source}: ")
-        exists = Path(job.target).exists()
-        note = " (exists: skipped)" if exists and skip_existing else " (exists)" if exists else ""
-        console.say(f"{job.source} -> {job.target} ({told}){note}")
-    return problems

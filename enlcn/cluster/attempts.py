@@ -28,7 +28,7 @@ class Attempts:
         filesystem, path = open_storage(self._url(source, "*"))
         filesystem.invalidate_cache()  # the dead wrote there
         marks = filesystem.glob(path)
-        if len(marks) >= self._retries:
+        if marks and len(marks) >= self._retries:
             # The first death left no mark: that worker did not know of it.
             raise UserError(f"{source}: given up, {len(marks) + 1} workers died over it")
         write_bytes(self._url(source, str(len(marks))), b"")

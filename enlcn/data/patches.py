@@ -191,7 +191,7 @@ def open_patches(
 ) -> DevicePatches | HostPatches:
     """On the device where it fits into half of the free memory ("auto"), or where told."""
     if placement == "auto":
-        placement = "device" if _fits(images, device) else "host"
+        placement = "device" if fits_on(images, device) else "host"
     if placement not in PLACEMENTS:
         raise UserError(f"unknown placement '{placement}'; choose from auto, {', '.join(PLACEMENTS)}")
     return PLACEMENTS[placement](images, sampling, device)
@@ -201,8 +201,9 @@ def _matrix_for(sampling: Sampling, scale: int, device: torch.device) -> Tensor 
     return shrinking_matrix(sampling.crop, scale, device) if sampling.any_offset else None
 
 
-def _fits(images: PackedImages, device: torch.device) -> bool:
-    if device.type != "cuda":
+def fits_on(images: PackedImages, device: torch.device) -> bool:
+    """Whether a decoded set is on a device already, or may be put there: it takes less than half of the free memory."""
+    if device.type != "cuda" or images.lr.device.type == "cuda":
         return True
     free, _ = torch.cuda.mem_get_info(device)
     return images.lr.numel() + images.hr.numel() < _DEVICE_SHARE * free

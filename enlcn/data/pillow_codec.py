@@ -2,6 +2,8 @@
 
 import io
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -19,10 +21,28 @@ from enlcn.data.image import (
 )
 from enlcn.data.image_formats import FORMATS
 from enlcn.data.tiff_exif import exif_of_tiff, tiff_with_exif
+from enlcn.shared_scope import SharedScope
 
 _PILLOW_NAMES = {"png": "PNG", "jpeg": "JPEG", "webp": "WEBP", "avif": "AVIF", "tiff": "TIFF", "bmp": "BMP"}
 _PNG_DEPTH_OFFSET = 24
 _TIFF_BITS_TAG = 258
+
+
+@contextmanager
+def _by_the_callers_limit() -> Iterator[None]:
+    from PIL import Image as PillowImage
+
+    limit, PillowImage.MAX_IMAGE_PIXELS = PillowImage.MAX_IMAGE_PIXELS, None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        PillowImage.MAX_IMAGE_PIXELS = limit
+
+
+# While files are opened, Pillow neither warns nor has a limit of pixels of its own: whoever opens one checks its size.
+OPENING = SharedScope(_by_the_callers_limit)
 
 
 def decode(data: bytes, format: str, max_pixels: int, name: str) -> tuple[Image, int]:
@@ -31,8 +51,7 @@ def decode(data: bytes, format: str, max_pixels: int, name: str) -> tuple[Image,
 
     notes: list[str] = []
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with OPENING:
             opened = PillowImage.open(io.BytesIO(data), formats=[_PILLOW_NAMES[format]])
             check_pixel_count(opened.width, opened.height, max_pixels, name)
             if _bits(opened, data, format) > 8 and not opened.mode.startswith("I;16"):

@@ -106,7 +106,11 @@ def find_images(source: Path, part: Part = "train") -> list[ImageFile]:
 
 
 def decode(image: ImageFile) -> np.ndarray:
-    """The pixels (H, W, 3), uint8; grey becomes RGB, transparency is dropped."""
+    """The pixels (H, W, 3), uint8; grey becomes RGB, transparency is dropped.
+
+    Not by `load_image`: libvips is read by one thread at a time, while Pillow lets all cores decode at once, and what
+    that reader cares for besides (orientation, profiles, 16 bits) training does not need.
+    """
     from PIL import Image
 
     with Image.open(io.BytesIO(image.read())) as opened:
@@ -120,6 +124,12 @@ def crop_to_multiple(hr: np.ndarray, scale: int) -> np.ndarray:
     """Drop rows and columns at the bottom and right until both sides divide by `scale`."""
     height, width = hr.shape[:2]
     return hr[: height - height % scale, : width - width % scale]
+
+
+def _cores() -> int:
+    """How many cores this process may use; macOS cannot say which, only how many there are."""
+    usable = getattr(os, "sched_getaffinity", None)
+    return len(usable(0)) if usable is not None else os.cpu_count() or 1
 
 
 def load_packed(
@@ -140,7 +150,7 @@ def load_packed(
     folder = cache / key
     packed = _read_cached(folder, scale, key)
     if packed is None:
-        packed = _build(folder, files, scale, workers or len(os.sched_getaffinity(0)), progress)
+        packed = _build(folder, files, scale, workers or _cores(), progress)
     for reason in packed.skipped:
         log.warning("skipped %s", reason)
     if not packed.names:

@@ -13,7 +13,7 @@ from enlcn.data.image_io import to_float, to_uint8
 from enlcn.data.resize import imresize_torch
 from enlcn.errors import UserError
 from enlcn.models.backbone import SRNetwork
-from enlcn.upscaling.devices import autocast, resolve_device
+from enlcn.upscaling.devices import autocast, resolve_device, resolve_precision
 from enlcn.upscaling.engine import Engine
 from enlcn.upscaling.engine_options import EngineOptions
 from enlcn.upscaling.ensemble import mean_over_turns
@@ -78,14 +78,15 @@ def _with_module(name: str, network: nn.Module, options: EngineOptions) -> Calla
     if options.mode == "streaming":
         raise UserError(f"{name}: only networks of this package can be streamed; evaluate it with --mode whole")
     device = resolve_device(options.device)
+    precision = resolve_precision(options.precision, device)
     network = network.to(device).eval()
 
     def upscale(lr: Tensor) -> Tensor:
-        with torch.inference_mode(), autocast(options.precision, device):
+        with torch.inference_mode(), autocast(precision, device):
             values = to_float(lr.to(device))
             sr = mean_over_turns(network, values) if options.self_ensemble else network(values).float()
         if not bool(sr.isfinite().all()):
-            raise _not_finite(name, options.precision)
+            raise _not_finite(name, precision)
         return to_uint8(sr)
 
     return upscale

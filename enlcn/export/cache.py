@@ -7,9 +7,9 @@ from pathlib import Path
 
 from enlcn.cache_folder import cache_folder
 from enlcn.checkpoint import load
-from enlcn.config import to_dict
 from enlcn.export.graph import weights_digest
 from enlcn.export.onnx import export_onnx, require_packages
+from enlcn.plain_config import to_plain
 from enlcn.version import __version__
 from enlcn.zoo.cache import make_folder
 
@@ -25,7 +25,7 @@ def cached_onnx(name: str, *, precision: str = "auto") -> Path:
     """
     precision = "fp32" if precision == "auto" else precision
     network = load(name)
-    whole = json.dumps([weights_digest(network), to_dict(network.config)])  # amplification and the like are no weights
+    whole = json.dumps([weights_digest(network), to_plain(network.config)])  # amplification and the like are no weights
     key = hashlib.sha256(whole.encode()).hexdigest()[:16]
     path = make_folder(cache_folder() / "onnx" / f"{key}-{precision}-{__version__}.onnx")
     if not path.exists():

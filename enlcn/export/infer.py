@@ -14,9 +14,10 @@ from torch import Tensor
 
 from enlcn import recipes
 from enlcn.checkpoint import CONFIG_TENSOR
-from enlcn.config import AttentionConfig, ModelConfig, from_dict, to_dict
+from enlcn.config import AttentionConfig, ModelConfig
 from enlcn.errors import UserError
 from enlcn.models.backbone import SRNetwork
+from enlcn.plain_config import from_plain, to_plain
 
 State = Mapping[str, Tensor]
 
@@ -31,13 +32,13 @@ def is_our_layout(state: Mapping[str, object]) -> bool:
 
 def config_tensor(config: ModelConfig) -> Tensor:
     """A config as bytes: programs that hand on tensors alone hand it on too."""
-    return torch.tensor(list(json.dumps(to_dict(config)).encode()), dtype=torch.uint8)
+    return torch.tensor(list(json.dumps(to_plain(config)).encode()), dtype=torch.uint8)
 
 
 def infer_config(state: State) -> ModelConfig:
     """The network that a state dict belongs to."""
     if CONFIG_TENSOR in state:
-        return from_dict(json.loads(bytes(state[CONFIG_TENSOR].to(torch.uint8).tolist())))
+        return from_plain(ModelConfig, json.loads(bytes(state[CONFIG_TENSOR].to(torch.uint8).tolist())))
     channels = state["head.weight"].shape[0]
     stages = _stages(state)
     places, num_blocks = [], 0

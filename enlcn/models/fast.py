@@ -21,6 +21,7 @@ from enlcn.models.attention import Attention
 from enlcn.models.backbone import SRNetwork, Stage
 from enlcn.models.blocks import ResidualBlock, StepwiseUpsampler
 from enlcn.ops.epilogues import bias_relu_, bias_residual_, bias_shuffle, shuffled_channels
+from enlcn.ops.kernel_support import is_nvidia
 from enlcn.ops.shuffle_to_rgb import fold, unfold
 
 # Tensor cores take channels in groups of eight; fewer are filled up with zeros.
@@ -60,7 +61,7 @@ class FastNetwork:
         self.dtype = dtype
         self.config = network.config
         self.device = network.rgb_mean.device
-        self.fused_relu = fused_relu and self.device.type == "cuda"
+        self.fused_relu = fused_relu and is_nvidia(self.device)
         self._mean = network.rgb_mean.detach().to(torch.promote_types(dtype, torch.float32))
         self._head = self._folded(network.head, pad_inputs=True)
         self._stages = [self._folded_stage(stage) for stage in network.stages if isinstance(stage, Stage)]

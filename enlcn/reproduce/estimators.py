@@ -25,7 +25,7 @@ from enlcn.reproduce.section import Context, Item, Section
 from enlcn.reproduce.store import Json
 from enlcn.reproduce.tables import Cell, Column, Spread, Table
 from enlcn.reproduce.trained_rows import gains, measure_rows, sets_of, title_of
-from enlcn.reproduce.training import psnrs
+from enlcn.train.validation import psnrs
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -1,18 +1,20 @@
 """The pictures of a reproduction: what is trained on, tested on and looked at, each read once per process."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from enlcn.data.patches import fits_on
 from enlcn.data.shards import PackedImages, default_cache, load_packed
 from enlcn.data.testsets import KNOWN_SETS, BenchmarkSet, ImagePair, find_testsets, load_pair
 from enlcn.errors import UserError
 from enlcn.reproduce.preset import SCALE, Preset
 from enlcn.reproduce.split import Sources, Split, split
-from enlcn.train.validation import HeldOutImage, load_held_out
+from enlcn.train.validation import HeldOutImage, load_held_out, spread
 
 PAPER_SETS = ("Set5", "Set14", "B100", "Urban100", "Manga109")
 HELD_OUT = "held-out"
@@ -45,14 +47,11 @@ class Material:
     @cached_property
     def training_images(self) -> PackedImages:
         """The decoded training set on the device, where it fits."""
-        files = _spread(self.split.training, self.preset.train_images)
+        files = spread(self.split.training, self.preset.train_images)
         cache = self.sources.cache or default_cache()
         images = load_packed(files, SCALE, cache, progress=self._progress)
-        if self.device.type == "cuda":
-            free, _ = torch.cuda.mem_get_info(self.device)
-            if images.lr.numel() + images.hr.numel() < 0.5 * free:
-                pixels = {"lr": images.lr.to(self.device), "hr": images.hr.to(self.device)}
-                images = PackedImages(**{**vars(images), **pixels})
+        if fits_on(images, self.device):
+            images = replace(images, lr=images.lr.to(self.device), hr=images.hr.to(self.device))
         return images
 
     def testsets(self, scale: int = SCALE) -> dict[str, BenchmarkSet]:
@@ -95,7 +94,7 @@ class Material:
         files = self.split.others
         repeated = [file for file in files if _is_repeated(file.name)]
         if files:
-            return load_held_out(_spread(repeated or files, count), SCALE, crop=side)
+            return load_held_out(spread(repeated or files, count), SCALE, crop=side)
         first = next(iter(self.testsets().values()))
         return [_cropped(image, side) for image in self._pairs(first, limit=count)]
 
@@ -129,19 +128,12 @@ class Material:
 
     def _pairs(self, testset: BenchmarkSet, limit: int | None = None) -> list[HeldOutImage]:
         limit = limit or self.preset.test_images
-        pairs = _spread(list(testset.pairs), limit)
+        pairs = spread(list(testset.pairs), limit)
         return [HeldOutImage(pair.name, *load_pair(pair, SCALE)) for pair in pairs]
 
 
 def _is_repeated(name: str) -> bool:
     return Path(name).name.lower().startswith(_REPEATED)
-
-
-def _spread(files: list[Any], limit: int | None) -> list[Any]:
-    """At most `limit` of `files`, spread evenly."""
-    if limit is None or limit >= len(files):
-        return files
-    return [files[index * len(files) // limit] for index in range(limit)]
 
 
 def _cropped(image: HeldOutImage, side: int | None) -> HeldOutImage:

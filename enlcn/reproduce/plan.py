@@ -11,10 +11,11 @@ from enlcn.data.patches import open_patches
 from enlcn.reproduce.material import Material
 from enlcn.reproduce.preset import Preset
 from enlcn.reproduce.rows import RunSpec, config_of, key_of
-from enlcn.reproduce.training import initial_network, score
+from enlcn.reproduce.training import score
 from enlcn.train.config import TrainConfig
 from enlcn.train.distributed import Ranks
 from enlcn.train.loop import sampling_of
+from enlcn.train.start import fresh_network
 from enlcn.train.step import TrainStep, set_up_backends
 
 log = logging.getLogger(__name__)
@@ -93,7 +94,7 @@ def try_out(config: TrainConfig, material: Material) -> Trial:
     set_up_backends(config.engine, device)
     ranks = Ranks(0, 1, device)
     patches = open_patches(material.training_images, sampling_of(config, ranks), device, config.data.placement)
-    network = initial_network(config).to(device)
+    network = fresh_network(config).to(device)
     step = TrainStep(network, replace(config, seed=0), patches, ranks)
     with_contrast = config.loss.contrastive_weight > 0 and config.model.num_attentions > 0
 

@@ -5,11 +5,12 @@ import json
 from dataclasses import dataclass, replace
 from functools import cache
 
+from enlcn.plain_config import to_plain
 from enlcn.reproduce import paper
 from enlcn.reproduce.preset import Preset, shrink
 from enlcn.train.config import TrainConfig
 from enlcn.train.recipes import recipe as recipe_named
-from enlcn.train.settings import apply_settings, to_plain
+from enlcn.train.settings import apply_settings
 
 ABLATION = {
     "base": "ablation-components-base",

@@ -10,26 +10,21 @@ import torch
 
 from enlcn.checkpoint import save as save_network
 from enlcn.cost import num_parameters
-from enlcn.data.counter_random import derive_seed
-from enlcn.data.image_io import to_float, to_uint8
-from enlcn.metrics.psnr import psnr
-from enlcn.models.backbone import SRNetwork
+from enlcn.data.image_io import to_float
+from enlcn.plain_config import to_plain
 from enlcn.reproduce.estimation import attention_error
 from enlcn.reproduce.material import Material
 from enlcn.reproduce.preset import Preset
 from enlcn.reproduce.rows import DRAWN, RunSpec, config_of, key_of
 from enlcn.reproduce.store import Json, Store
-from enlcn.train.config import TrainConfig
 from enlcn.train.distributed import Ranks
 from enlcn.train.loop import Run
 from enlcn.train.reporting import Reports, TrainRecord, ValidationRecord
-from enlcn.train.settings import to_plain
 from enlcn.train.snapshot import RunFolder, load_snapshot
+from enlcn.train.start import fresh_network
 from enlcn.train.step import set_up_backends
 from enlcn.train.stopping import StopRequest
-from enlcn.train.validation import HeldOutImage
-
-_WEIGHT_STREAM = 3  # as `enlcn.train.start`: the same seed gives the same weights
+from enlcn.train.validation import HeldOutImage, psnrs
 
 
 class Deadline(StopRequest):
@@ -96,7 +91,7 @@ def perform(
     began = time.monotonic()
     run = Run(
         config,
-        initial_network(config).to(device),
+        fresh_network(config).to(device),
         material.training_images,
         [],
         Ranks(0, 1, device),
@@ -143,32 +138,12 @@ def is_drawn(key: str, preset: Preset, steps: int) -> bool:
     return any(key == key_of(config_of(RunSpec(recipe, 0), preset, steps)) for recipe in DRAWN)
 
 
-def initial_network(config: TrainConfig) -> SRNetwork:
-    """The network as `enlcn train` would begin with it."""
-    torch.manual_seed(derive_seed(config.seed, _WEIGHT_STREAM))
-    return SRNetwork(config.model)
-
-
 @torch.no_grad()
 def score(network: torch.nn.Module, sets: dict[str, list[HeldOutImage]], device: torch.device) -> dict[str, float]:
     """Mean PSNR on Y in dB of each set, as `enlcn evaluate` computes it; the network must be on the device."""
     images = {id(image): image for each in sets.values() for image in each}  # sets may share some
     found = dict(zip(images, psnrs(network, list(images.values()), device), strict=True))
     return {name: statistics.fmean(found[id(image)] for image in each) for name, each in sets.items()}
-
-
-@torch.no_grad()
-def psnrs(network: torch.nn.Module, images: list[HeldOutImage], device: torch.device) -> list[float]:
-    """PSNR on Y of each image, in dB, without a border as wide as the scale."""
-    results = []
-    tuned, torch.backends.cudnn.benchmark = torch.backends.cudnn.benchmark, False  # every image has another size
-    try:
-        for image in images:
-            sr = to_uint8(network(to_float(image.lr.to(device)))).cpu()
-            results.append(psnr(sr, image.hr, shave=image.hr.shape[-1] // image.lr.shape[-1]))
-    finally:
-        torch.backends.cudnn.benchmark = tuned
-    return results
 
 
 def device_name(device: torch.device) -> str:

@@ -36,6 +36,7 @@ from enlcn.serve.jobs import Result, Watch
 from enlcn.serve.problems import Problem, of_image
 from enlcn.serve.storage import Blob
 from enlcn.serve.toolbox import Toolbox, release_memory
+from enlcn.upscaling.memory import is_out_of_memory
 from enlcn.upscaling.planes import MemoryPlane
 from enlcn.upscaling.resizing import resize_plane
 
@@ -101,7 +102,9 @@ class AttentionWork:
             raise of_image(error) from None
         except UserError as error:
             raise Problem("invalid-parameters", str(error)) from None
-        except (MemoryError, torch.OutOfMemoryError):
+        except Exception as error:
+            if not is_out_of_memory(error):
+                raise
             raise Problem("out-of-memory", "the picture's features do not fit in the server's memory") from None
         finally:
             release_memory()

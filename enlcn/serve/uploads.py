@@ -11,6 +11,7 @@ from starlette.requests import ClientDisconnect, Request
 from enlcn.data import vips_codec
 from enlcn.data.image import ImageError
 from enlcn.data.image_formats import sniff_format
+from enlcn.data.pillow_codec import OPENING
 from enlcn.serve.config import ServeConfig
 from enlcn.serve.decoding import NAME
 from enlcn.serve.forms import FormError, FormFile
@@ -141,5 +142,5 @@ def _by_vips(data: bytes, format: str) -> tuple[int, int]:
 def _by_pillow(data: bytes, format: str) -> tuple[int, int]:
     from PIL import Image as Pillow
 
-    with Pillow.open(io.BytesIO(data), formats=[format.upper()]) as opened:
+    with OPENING, Pillow.open(io.BytesIO(data), formats=[format.upper()]) as opened:
         return opened.size

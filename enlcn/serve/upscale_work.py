@@ -4,7 +4,6 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 
 import numpy as np
-import torch
 
 from enlcn.data.image import Image
 from enlcn.data.image_io import ImageError, check_can_write, encode_image, has_transparency
@@ -18,6 +17,7 @@ from enlcn.serve.problems import Problem, of_image
 from enlcn.serve.storage import Blob, Storage, StorageFullError
 from enlcn.serve.toolbox import Toolbox, release_memory
 from enlcn.upscaling.background import Colour, on_colour
+from enlcn.upscaling.memory import is_out_of_memory
 from enlcn.upscaling.picture import upscale_image
 from enlcn.upscaling.planes import MemoryPlane
 from enlcn.upscaling.resizing import resize_plane
@@ -76,7 +76,9 @@ class UpscaleWork:
             raise Problem("invalid-parameters", str(error)) from None
         except StorageFullError:
             raise Problem("storage-full", "the result does not fit in what the server may keep") from None
-        except (MemoryError, torch.OutOfMemoryError):
+        except Exception as error:
+            if not is_out_of_memory(error):
+                raise
             raise Problem("out-of-memory", "the picture and its result do not fit in the server's memory") from None
         finally:
             release_memory()

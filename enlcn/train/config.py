@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from enlcn.config import ModelConfig
 from enlcn.data.batch import BatchConfig
-from enlcn.errors import UserError
+from enlcn.errors import require, require_choice
 
 STEPS_PER_EPOCH = 1000
 SCHEDULES = ("constant", "halving", "cosine")
@@ -19,15 +19,6 @@ PLACEMENTS = ("auto", "device", "host")
 PIXEL_LOSSES = ("l1", "l2")
 OPTIMIZERS = ("adam", "muon")
 _RELEASED_POSITIONS = 65
-
-
-def _require(condition: bool, message: str) -> None:
-    if not condition:
-        raise UserError(message)
-
-
-def _require_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
-    _require(value in choices, f"{name} is {value!r}; choose from {', '.join(choices)}")
 
 
 @dataclass(frozen=True)
@@ -42,7 +33,7 @@ class DataConfig(BatchConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _require_choice("data.placement", self.placement, PLACEMENTS)
+        require_choice("data.placement", self.placement, PLACEMENTS)
 
 
 @dataclass(frozen=True)
@@ -72,11 +63,11 @@ class LossConfig:
     num_rows: int | None = None
 
     def __post_init__(self) -> None:
-        _require_choice("loss.pixel", self.pixel, PIXEL_LOSSES)
-        _require(self.contrastive_weight >= 0, "loss.contrastive_weight must not be negative")
-        _require(self.num_rows is None or self.num_rows >= 1, "loss.num_rows must be at least 1")
-        _require(0 < self.relevant_fraction <= 1, "loss.relevant_fraction must lie in (0, 1]")
-        _require(0 <= self.irrelevant_start <= 1, "loss.irrelevant_start must lie in [0, 1]")
+        require_choice("loss.pixel", self.pixel, PIXEL_LOSSES)
+        require(self.contrastive_weight >= 0, "loss.contrastive_weight must not be negative")
+        require(self.num_rows is None or self.num_rows >= 1, "loss.num_rows must be at least 1")
+        require(0 < self.relevant_fraction <= 1, "loss.relevant_fraction must lie in (0, 1]")
+        require(0 <= self.irrelevant_start <= 1, "loss.irrelevant_start must lie in [0, 1]")
 
 
 @dataclass(frozen=True)
@@ -101,12 +92,12 @@ class ScheduleConfig:
     clock: str = "auto"
 
     def __post_init__(self) -> None:
-        _require_choice("schedule.kind", self.kind, SCHEDULES)
-        _require_choice("schedule.clock", self.clock, CLOCKS)
-        _require(self.learning_rate > 0, "schedule.learning_rate must be positive")
-        _require(self.halve_every >= 1, "schedule.halve_every must be at least 1")
-        _require(self.warmup_steps >= 0, "schedule.warmup_steps must not be negative")
-        _require(0 <= self.final_fraction <= 1, "schedule.final_fraction must lie in [0, 1]")
+        require_choice("schedule.kind", self.kind, SCHEDULES)
+        require_choice("schedule.clock", self.clock, CLOCKS)
+        require(self.learning_rate > 0, "schedule.learning_rate must be positive")
+        require(self.halve_every >= 1, "schedule.halve_every must be at least 1")
+        require(self.warmup_steps >= 0, "schedule.warmup_steps must not be negative")
+        require(0 <= self.final_fraction <= 1, "schedule.final_fraction must lie in [0, 1]")
 
 
 @dataclass(frozen=True)
@@ -137,19 +128,19 @@ class OptimizerConfig:
     max_bad_steps: int = 20
 
     def __post_init__(self) -> None:
-        _require_choice("optimizer.kind", self.kind, OPTIMIZERS)
+        require_choice("optimizer.kind", self.kind, OPTIMIZERS)
         for name in ("beta1", "beta2", "momentum"):
-            _require(0 <= getattr(self, name) < 1, f"optimizer.{name} must lie in [0, 1)")
-        _require(self.eps > 0, "optimizer.eps must be positive")
+            require(0 <= getattr(self, name) < 1, f"optimizer.{name} must lie in [0, 1)")
+        require(self.eps > 0, "optimizer.eps must be positive")
         for name in ("inner_factor", "residual_factor"):
-            _require(getattr(self, name) > 0, f"optimizer.{name} must be positive")
-        _require(
+            require(getattr(self, name) > 0, f"optimizer.{name} must be positive")
+        require(
             self.residual_factor == 1 or self.kind == "adam",
             "optimizer.residual_factor is for optimizer.kind=adam; Muon's steps have optimizer.inner_factor",
         )
-        _require(self.clip_norm is None or self.clip_norm > 0, "optimizer.clip_norm must be positive")
-        _require(self.ema_decay is None or 0 < self.ema_decay < 1, "optimizer.ema_decay must lie in (0, 1)")
-        _require(self.max_bad_steps >= 1, "optimizer.max_bad_steps must be at least 1")
+        require(self.clip_norm is None or self.clip_norm > 0, "optimizer.clip_norm must be positive")
+        require(self.ema_decay is None or 0 < self.ema_decay < 1, "optimizer.ema_decay must lie in (0, 1)")
+        require(self.max_bad_steps >= 1, "optimizer.max_bad_steps must be at least 1")
 
 
 @dataclass(frozen=True)
@@ -170,9 +161,9 @@ class EngineConfig:
     cuda_graph: str = "auto"
 
     def __post_init__(self) -> None:
-        _require_choice("engine.precision", self.precision, PRECISIONS)
-        _require_choice("engine.compile", self.compile, SWITCHES)
-        _require_choice("engine.cuda_graph", self.cuda_graph, SWITCHES)
+        require_choice("engine.precision", self.precision, PRECISIONS)
+        require_choice("engine.compile", self.compile, SWITCHES)
+        require_choice("engine.cuda_graph", self.cuda_graph, SWITCHES)
 
 
 @dataclass(frozen=True)
@@ -202,13 +193,13 @@ class CadenceConfig:
     validation_crop: int | None = None
 
     def __post_init__(self) -> None:
-        _require(self.log >= 1, "cadence.log must be at least 1")
+        require(self.log >= 1, "cadence.log must be at least 1")
         for name in ("validate", "checkpoint", "checkpoint_seconds", "keep", "redraw"):
-            _require(getattr(self, name) >= 0, f"cadence.{name} must not be negative")
-        _require(0 <= self.redraw_until <= 1, "cadence.redraw_until must lie in [0, 1]")
+            require(getattr(self, name) >= 0, f"cadence.{name} must not be negative")
+        require(0 <= self.redraw_until <= 1, "cadence.redraw_until must lie in [0, 1]")
         for name in ("validation_images", "validation_crop"):
             value = getattr(self, name)
-            _require(value is None or value >= 1, f"cadence.{name} must be at least 1")
+            require(value is None or value >= 1, f"cadence.{name} must be at least 1")
 
 
 @dataclass(frozen=True)
@@ -233,9 +224,9 @@ class TrainConfig:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        _require(self.total_steps >= 1, "total_steps must be at least 1")
-        _require(0 <= self.seed < 2**63, f"seed is {self.seed}; it must lie in 0 to 2^63 - 1")
-        _require(
+        require(self.total_steps >= 1, "total_steps must be at least 1")
+        require(0 <= self.seed < 2**63, f"seed is {self.seed}; it must lie in 0 to 2^63 - 1")
+        require(
             not self.loss.released_ranks or self.data.crop**2 >= _RELEASED_POSITIONS,
             f"loss.released_ranks needs at least {_RELEASED_POSITIONS} positions; data.crop is {self.data.crop}",
         )

@@ -1,29 +1,15 @@
-"""Configs as plain values: dictionaries for files, `key=value` for the command line, both checked by type."""
+"""Settings of a run by their dotted names, and as `key=value` on the command line, parsed by type."""
 
 import math
 import types
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, fields, is_dataclass
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from collections.abc import Iterable
+from dataclasses import fields, is_dataclass
+from typing import Any, get_args, get_origin, get_type_hints
 
 from enlcn.errors import UserError, did_you_mean
+from enlcn.plain_config import Config, described, from_plain, is_union, to_plain
 
-Config = TypeVar("Config")
 _BOOLEANS = dict.fromkeys(("true", "on", "yes", "1"), True) | dict.fromkeys(("false", "off", "no", "0"), False)
-
-
-def to_plain(config: Any) -> dict[str, Any]:
-    """A dictionary fit for JSON."""
-    return asdict(config)
-
-
-def from_plain(kind: type[Config], values: Mapping[str, Any]) -> Config:
-    """The inverse of `to_plain`, also after JSON made lists of tuples; missing fields take their defaults."""
-    hints = get_type_hints(kind)
-    for name in values:
-        if name not in hints:
-            raise UserError(f"unknown setting '{name}'; choose from {', '.join(hints)}")
-    return kind(**{name: _restored(hints[name], value) for name, value in values.items()})
 
 
 def setting_names(config: Any, prefix: str = "") -> dict[str, Any]:
@@ -70,11 +56,11 @@ def _put(values: dict[str, Any], config: Any, name: str, text: str) -> None:
     try:
         values[last] = _parsed(hint, text)
     except ValueError:
-        raise UserError(f"{name} is '{text}'; expected {_described(hint)}") from None
+        raise UserError(f"{name} is '{text}'; expected {described(hint)}") from None
 
 
 def _parsed(hint: Any, text: str) -> Any:
-    if _is_union(hint):
+    if is_union(hint):
         if text.lower() == "none":
             return None
         return _parsed(next(option for option in get_args(hint) if option is not types.NoneType), text)
@@ -101,22 +87,3 @@ def _whole_number(text: str) -> int:
     if not value.is_integer():
         raise ValueError(text)
     return int(value)
-
-
-def _restored(hint: Any, value: Any) -> Any:
-    if is_dataclass(hint):
-        return from_plain(hint, value)  # type: ignore[arg-type]
-    return tuple(value) if get_origin(hint) is tuple else value
-
-
-def _described(hint: Any) -> str:
-    if _is_union(hint):
-        return " or ".join(_described(option) for option in get_args(hint))
-    if get_origin(hint) is tuple:
-        return f"several of {_described(get_args(hint)[0])}, with commas between"
-    words = {int: "a whole number", float: "a number", bool: "true or false", types.NoneType: "none"}
-    return words.get(hint, "a text")
-
-
-def _is_union(hint: Any) -> bool:
-    return get_origin(hint) in (Union, types.UnionType)

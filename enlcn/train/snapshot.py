@@ -17,8 +17,8 @@ from torch import Tensor
 from enlcn.checkpoint import TRAINING_FORMAT, why_unread
 from enlcn.errors import UserError
 from enlcn.files import atomic_write, patient_file
+from enlcn.plain_config import from_plain, to_plain
 from enlcn.train.config import TrainConfig
-from enlcn.train.settings import from_plain, to_plain
 from enlcn.train.step import TrainStep
 
 FORMAT_VERSION = 2

@@ -215,9 +215,14 @@ def _load_held_out(job: Job, training_files: list[ImageFile]) -> list[HeldOutIma
     return load_held_out(files, job.config.model.scale, limit=cadence.validation_images, crop=cadence.validation_crop)
 
 
+def fresh_network(config: TrainConfig) -> SRNetwork:
+    """The network that a run begins with: a function of its seed."""
+    torch.manual_seed(derive_seed(config.seed, _WEIGHT_STREAM))
+    return SRNetwork(config.model)
+
+
 def _initial_network(job: Job, snapshot: Snapshot | None) -> SRNetwork:
-    torch.manual_seed(derive_seed(job.config.seed, _WEIGHT_STREAM))
-    network = SRNetwork(job.config.model)
+    network = fresh_network(job.config)
     if job.init is not None and snapshot is None:
         left_out = warm_start(network, job.init)
         log.info("started from %s%s", job.init, f", all but {_in_short(left_out)}" if left_out else "")

@@ -15,6 +15,7 @@ from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 from enlcn.data.counter_random import derive_seed
 from enlcn.data.patches import PatchSource
 from enlcn.models.backbone import SRNetwork
+from enlcn.ops.kernel_support import has_bf16
 from enlcn.train.averaging import WeightAverage
 from enlcn.train.config import EngineConfig, TrainConfig
 from enlcn.train.distributed import Ranks
@@ -151,12 +152,9 @@ class TrainStep:
         """Both losses, and all gradients; where the compiler fails, eagerly, and so from then on."""
         if not self._is_compiled:
             return self._forward_and_backward(with_contrast)
-        from torch._dynamo.exc import TorchDynamoException
-        from torch._inductor.exc import InductorError
-
         try:
             return self._forward_and_backward(with_contrast)
-        except (TorchDynamoException, InductorError) as error:
+        except _compiler_errors() as error:
             log.warning("torch.compile failed, going on without it: %s", str(error).strip().splitlines()[0])
             self._is_compiled = False
             self.objective.run_eagerly()
@@ -194,6 +192,16 @@ class TrainStep:
         self._device_step += 1
 
 
+def _compiler_errors() -> tuple[type[Exception], ...]:
+    """What torch.compile raises; its modules are PyTorch's own affair, and may be elsewhere in a later release."""
+    try:
+        from torch._dynamo.exc import TorchDynamoException
+        from torch._inductor.exc import InductorError
+    except ImportError:
+        return (RuntimeError,)
+    return (TorchDynamoException, InductorError)
+
+
 def is_on(switch: str, by_default: bool) -> bool:
     """What "on", "off" or "auto" means here."""
     return by_default if switch == "auto" else switch == "on"
@@ -203,7 +211,7 @@ def precision_of(engine: EngineConfig, device: torch.device) -> str:
     """fp32, tf32 or bf16: what "auto" means on `device`."""
     if engine.precision != "auto":
         return engine.precision
-    return "bf16" if device.type == "cuda" else "fp32"
+    return "bf16" if has_bf16(device) else "fp32"
 
 
 def autocast(engine: EngineConfig, device: torch.device) -> AbstractContextManager[object]:

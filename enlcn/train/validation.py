@@ -1,11 +1,12 @@
 """PSNR on held-out images while training: LR by MATLAB's resize, 8-bit results, Y without the border."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 from PIL import UnidentifiedImageError
-from torch import Tensor
+from torch import Tensor, nn
 
 from enlcn.data.image_io import to_float, to_uint8
 from enlcn.data.resize import imresize_torch
@@ -13,6 +14,8 @@ from enlcn.data.shards import ImageFile, crop_to_multiple, decode
 from enlcn.errors import UserError
 from enlcn.metrics.psnr import psnr
 from enlcn.models.backbone import SRNetwork
+
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
@@ -45,10 +48,8 @@ def load_held_out(
     """
     if not files:
         raise UserError("there are no images to validate on")
-    if limit is not None and limit < len(files):
-        files = [files[index * len(files) // limit] for index in range(limit)]
     images = []
-    for file in files:
+    for file in spread(files, limit):
         try:
             hr = crop_to_multiple(decode(file), scale)
         except UnidentifiedImageError:  # names no file, but the buffer it was read into
@@ -64,13 +65,38 @@ def load_held_out(
     return images
 
 
-@torch.no_grad()
 def validate(network: SRNetwork, images: Sequence[HeldOutImage], device: torch.device) -> Validation:
     """Mean PSNR of `network`, which must be on `device`, in float32."""
-    scale = network.config.scale
-    results = [to_uint8(network(to_float(image.lr.to(device)))).cpu() for image in images]
-    scores = [psnr(sr, image.hr, shave=scale) for sr, image in zip(results, images, strict=True)]
+    results = list(_upscaled(network, images, device))
+    scores = [_score(sr, image) for sr, image in zip(results, images, strict=True)]
     return Validation(sum(scores) / len(scores), results[0])
+
+
+def psnrs(network: nn.Module, images: Sequence[HeldOutImage], device: torch.device) -> list[float]:
+    """PSNR on Y of each image in dB, without a border as wide as the scale; the network must be on `device`."""
+    return [_score(sr, image) for sr, image in zip(_upscaled(network, images, device), images, strict=True)]
+
+
+def spread(items: Sequence[Item], limit: int | None) -> Sequence[Item]:
+    """At most `limit` of `items`, spread evenly; all where it is None."""
+    if limit is None or limit >= len(items):
+        return items
+    return [items[index * len(items) // limit] for index in range(limit)]
+
+
+@torch.no_grad()
+def _upscaled(network: nn.Module, images: Sequence[HeldOutImage], device: torch.device) -> Iterator[Tensor]:
+    """Each result (1, 3, sH, sW), uint8, on the CPU."""
+    tuned, torch.backends.cudnn.benchmark = torch.backends.cudnn.benchmark, False  # every image has another size
+    try:
+        for image in images:
+            yield to_uint8(network(to_float(image.lr.to(device)))).cpu()
+    finally:
+        torch.backends.cudnn.benchmark = tuned
+
+
+def _score(sr: Tensor, image: HeldOutImage) -> float:
+    return psnr(sr, image.hr, shave=image.hr.shape[-1] // image.lr.shape[-1])
 
 
 def _centre(planes: Tensor, side: int | None, scale: int) -> Tensor:

@@ -5,6 +5,7 @@ import io
 import os
 from dataclasses import fields
 from functools import lru_cache
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -47,14 +48,14 @@ def upscale(
     """
     if not isinstance(model, str | os.PathLike | SRNetwork | None):
         raise UserError(f"cannot take a {type(model).__name__} as a model; give a name, a file or an enlcn network")
-    known = {f.name for f in fields(EngineOptions)}
+    names = {f.name for f in fields(EngineOptions)}
     for name in options:
-        if name not in known:
-            raise UserError(f"unknown option '{name}'; choose from {', '.join(sorted(known))}")
+        if name not in names:
+            raise UserError(f"unknown option '{name}'; choose from {', '.join(sorted(names))}")
     model = model if isinstance(model, SRNetwork | None) else os.fspath(model)
     if scale is None:
         scale = model.config.scale if isinstance(model, SRNetwork) else native_scale(model)
-    if not isinstance(scale, int | float):
+    if not isinstance(scale, Real):
         raise UserError(f"the scale must be a number, not {scale!r}")
     target = Target(scale=scale)
     if isinstance(model, SRNetwork):
@@ -111,7 +112,7 @@ def _upscale_array(engine: Engine, array: np.ndarray, target: Target) -> np.ndar
 
 
 def _upscale_tensor(engine: Engine, tensor: Tensor, target: Target) -> Tensor:
-    if tensor.ndim == 4:
+    if tensor.ndim == 4 and len(tensor):
         return torch.stack([_upscale_tensor(engine, item, target) for item in tensor])
     if tensor.ndim != 3 or tensor.shape[0] not in (1, 3) or not tensor.is_floating_point():
         raise UserError(f"a tensor must be floats (3, H, W), (1, H, W) or (B, 3, H, W), not {tuple(tensor.shape)}")

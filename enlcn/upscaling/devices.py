@@ -6,7 +6,10 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 import torch
 
 from enlcn.device_names import usable_device
+from enlcn.ops.kernel_support import has_bf16
+from enlcn.shared_scope import SharedScope
 
+_WITHOUT_TF32 = SharedScope(lambda: torch.backends.cudnn.flags(enabled=True, allow_tf32=False))
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
@@ -32,10 +35,10 @@ def torch_threads(count: int | None) -> Iterator[None]:
 
 
 def resolve_precision(name: str, device: torch.device) -> str:
-    """The precision a name stands for; "auto" is bf16 on CUDA devices that have it, fp32 elsewhere."""
+    """The precision a name stands for; "auto" is bf16 on GPUs that compute in it themselves, fp32 elsewhere."""
     if name != "auto":
         return name
-    return "bf16" if device.type == "cuda" and torch.cuda.is_bf16_supported() else "fp32"
+    return "bf16" if has_bf16(device) else "fp32"
 
 
 def autocast(precision: str, device: torch.device) -> AbstractContextManager[object]:
@@ -43,5 +46,5 @@ def autocast(precision: str, device: torch.device) -> AbstractContextManager[obj
     if precision != "fp32":
         return torch.autocast(device.type, dtype=DTYPES[precision])
     if device.type == "cuda":
-        return torch.backends.cudnn.flags(enabled=True, allow_tf32=False)
+        return _WITHOUT_TF32
     return nullcontext()

@@ -12,6 +12,7 @@ from enlcn.data import vips_codec
 from enlcn.data.image import TooManyPixelsError, check_pixel_count
 from enlcn.data.image_formats import FORMATS, rounding_note, sniff_format
 from enlcn.data.image_io import MAX_PIXELS, check_can_write, has_transparency, load_image
+from enlcn.data.pillow_codec import OPENING
 from enlcn.errors import UserError
 from enlcn.files import atomic_write
 from enlcn.upscaling import memory
@@ -126,17 +127,14 @@ def header_size(path: Path) -> tuple[int, int] | None:
     """(width, height) as seen, by the header alone; None where the picture cannot be opened at all."""
     from PIL import Image as Pillow
 
-    limit, Pillow.MAX_IMAGE_PIXELS = Pillow.MAX_IMAGE_PIXELS, None  # only the header is read here
     try:
-        with Pillow.open(path) as opened:
+        with OPENING, Pillow.open(path) as opened:
             # Pillow gives the size of a turned TIFF as seen, and of all others as stored.
             tags = getattr(opened, "tag_v2", None)
             width, height = opened.size if tags is None else (tags[_TIFF_WIDTH], tags[_TIFF_HEIGHT])
             return (height, width) if opened.getexif().get(_ORIENTATION, 1) >= 5 else (width, height)
     except Exception:  # damaged headers raise nearly anything; reading the picture will say what is wrong
         return None
-    finally:
-        Pillow.MAX_IMAGE_PIXELS = limit
 
 
 def seen_size(job: Job, max_pixels: int | None) -> tuple[tuple[int, int] | None, str]:

@@ -1,6 +1,7 @@
 """How much memory there is, how much a network takes, and the tile that fits."""
 
 import math
+import os
 from pathlib import Path
 
 import torch
@@ -12,10 +13,12 @@ DEFAULT_SHARE = 0.6
 _FLOAT = 4
 _LARGEST_TILE, _SMALLEST_TILE = 512, 32
 _FIXED = 256 * 2**20  # the libraries themselves, once warm
-# (limit, use) of a container, in both versions of control groups.
+_GUESS = 8 * 2**30  # where the system says nothing of its memory
+_SYSTEM = Path("/proc/meminfo")
+# (folder, limit, use, what of it are files that can be dropped) of a container, in both versions of control groups.
 _CGROUPS = (
-    ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
-    ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
+    (Path("/sys/fs/cgroup"), "memory.max", "memory.current", "inactive_file"),
+    (Path("/sys/fs/cgroup/memory"), "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
 )
 
 
@@ -29,10 +32,11 @@ def default_limit(device: torch.device) -> int:
 
 def available_memory() -> int:
     """Bytes of main memory that can be had without swapping, container limits included."""
-    candidates = [_meminfo("MemAvailable")] if Path("/proc/meminfo").exists() else [8 * 2**30]
-    for limit, use in _CGROUPS:
+    candidates = [_available_in_system()]
+    for folder, limit, use, droppable in _CGROUPS:
         try:
-            candidates.append(int(Path(limit).read_text()) - int(Path(use).read_text()))
+            used = int((folder / use).read_text()) - _field(folder / "memory.stat", droppable)
+            candidates.append(int((folder / limit).read_text()) - used)
         except (OSError, ValueError):  # absent, or "max"
             continue
     return max(min(candidates), SMALLEST_LIMIT)
@@ -84,9 +88,21 @@ def describe(error: BaseException) -> str:
     return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
 
 
-def _meminfo(field: str) -> int:
-    for line in Path("/proc/meminfo").read_text().splitlines():
-        name, _, rest = line.partition(":")
-        if name == field:
-            return int(rest.split()[0]) * 1024
-    return 8 * 2**30
+def _available_in_system() -> int:
+    try:
+        return _field(_SYSTEM, "MemAvailable:") * 1024
+    except (OSError, ValueError):
+        pass
+    try:  # macOS says how much there is, not how much is free
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+    except (AttributeError, ValueError, OSError):
+        return _GUESS
+
+
+def _field(path: Path, name: str) -> int:
+    """The number after a name in a file of names and numbers, a line each; ValueError where it is not there."""
+    for line in path.read_text().splitlines():
+        words = line.split()
+        if words and words[0] == name:
+            return int(words[1])
+    raise ValueError(name)

@@ -91,7 +91,9 @@ class FrameUpscaler:
             with autocast(self.engine.precision, self.engine.device):
                 network = self.engine.whole_network(self.engine.precision)
                 upscale_whole(network, to_float(stored).permute(0, 3, 1, 2), emit)
-        except (MemoryError, torch.OutOfMemoryError):
+        except Exception as error:
+            if not memory.is_out_of_memory(error):
+                raise
             self.batch = 1
             return None
         if not finite:

@@ -7,6 +7,7 @@ of JSON (what it holds) and then the coded pictures, one after the other.
 import glob
 import hashlib
 import json
+import os
 import shutil
 import sys
 from collections.abc import Iterator
@@ -17,7 +18,7 @@ from types import TracebackType
 from typing import IO, Any, Self
 
 from enlcn.errors import UserError
-from enlcn.files import atomic_write, remove_leftovers
+from enlcn.files import atomic_write, remove_leftovers, shortened
 from enlcn.video.encoding import Coded
 
 _SAMPLE = 1 << 20
@@ -59,7 +60,7 @@ class Workspace:
 
     def __init__(self, target: Path, key: str):
         self.target = target
-        self.folder = target.with_name(f".{target.name}.segments-{key}")
+        self.folder = target.with_name(f"{_prefix(target)}{key}")
         self._lock: IO[str] | None = None
 
     def __enter__(self) -> Self:
@@ -119,10 +120,18 @@ class Workspace:
         if self._lock is not None:
             _delete(self.folder, self._lock)
             self._lock = None
-        for other in self.target.parent.glob(f".{glob.escape(self.target.name)}.segments-*"):
+        for other in self.target.parent.glob(f"{glob.escape(_prefix(self.target))}*"):
             with suppress(OSError):  # whoever made it removes it at this moment
                 if (lock := _locked(other / _LOCK)) is not None:
                     _delete(other, lock)
+
+
+def _prefix(target: Path) -> str:
+    """How the folders of a result's segments are called, whatever the settings."""
+    name = shortened(target.name)
+    if name != target.name:  # others may begin alike
+        name += f"-{hashlib.sha256(os.fsencode(target.name)).hexdigest()[:8]}"
+    return f".{name}.segments-"
 
 
 def read_header(path: Path) -> SegmentHeader:

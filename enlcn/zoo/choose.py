@@ -100,6 +100,28 @@ def resolve(model: str | None, scale: int) -> str:
     return completed if is_family else name
 
 
+def refuse_scale(factor: float, model: str | None) -> None:
+    """An error where `model` is not there, or cannot enlarge by `factor`, as far as that can be told without torch.
+
+    Weights that come from elsewhere are not fetched for it, and pickles are not read.
+    """
+    if model is not None and is_remote(model):
+        return
+    if model is None or not is_path(model):
+        name = resolve(model, trained_scale(factor, model))
+        if name.startswith(UNTRAINED_PREFIX):
+            return
+        refuse_unknown(locate(name))
+        if name != model:  # of a family, and chosen by the scale
+            return
+    assert model is not None
+    path = Path(model)
+    if model in registry.known() or path.is_dir() or path.suffix.lower() == ".safetensors":
+        largest = native_scale(model)
+        if factor > largest:
+            raise UserError(f"x{factor:.4g} is beyond this model's x{largest}{beyond_advice(factor, largest)}")
+
+
 def refuse_unknown(path: Path) -> None:
     """An error where nothing lies at `path`, which is what `locate` makes of a name that is not known."""
     family = family_scales(str(path))

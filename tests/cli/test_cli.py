@@ -12,6 +12,7 @@ from PIL import Image
 
 from enlcn import recipes
 from enlcn.checkpoint import save
+from enlcn.errors import UserError
 from enlcn.models.backbone import SRNetwork
 from tests.authors_weights import authors_state
 
@@ -156,6 +157,17 @@ def test_bad_input_is_one_clear_line_and_exit_code_2(tmp_path, arguments, messag
     assert message in done.stderr
     assert "Traceback" not in done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_system_without_ipv6_says_so(monkeypatch):
+    from enlcn.cli import serve
+
+    def refuse(*arguments):
+        raise OSError(97, "Address family not supported by protocol")
+
+    monkeypatch.setattr(serve.socket, "socket", refuse)
+    with pytest.raises(UserError, match=r"cannot listen on ::1 \(Address family not supported by protocol\); choose"):
+        serve._listen("::1", None)
 
 
 @pytest.mark.parametrize("port", [[], ["--port", "0"]])

@@ -102,6 +102,7 @@ def test_names_patterns_and_pipes_are_no_missing_files(empty_folder):
 
 MISTAKES = {
     "a scale beyond the network's": (["-s", "9"], "x9 is beyond x4, the largest trained scale"),
+    "a scale beyond one network's": (["-s", "3", "-m", "enlcn-light-x2"], "x3 is beyond this model's x2; upscale by"),
     "an unknown model": (["-s", "4", "-m", "enlcn-ligth-x4"], "did you mean enlcn-light-x4"),
     "an unknown precision": (["--precision", "fp8"], "precision is 'fp8'; choose from auto, fp32, bf16, fp16"),
     "an unknown format": (["-f", "gif"], "format is 'gif'; choose from auto, png"),

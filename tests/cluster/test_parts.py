@@ -214,6 +214,15 @@ def test_a_picture_over_which_workers_keep_dying_is_given_up(bucket):
     attempts.begin("other")
 
 
+def test_a_picture_without_retries_is_given_up_at_the_second_death(bucket):
+    attempts = Attempts(bucket, retries=0)  # of a worker that took a dead one's place
+    attempts.begin("first")
+    attempts.finish("first")
+    attempts.begin("bomb")
+    with pytest.raises(UserError, match="bomb: given up, 2 workers died over it"):
+        attempts.begin("bomb")
+
+
 def test_a_worker_puts_transparent_pictures_on_a_colour(tmp_path):
     from enlcn.cluster.worker import Worker, WorkerOptions
     from enlcn.upscaling.batch_options import BatchOptions

@@ -7,7 +7,7 @@ import torch
 
 from enlcn.data.crops import ImageTable, Sampling, choose_crops
 from enlcn.data.image_io import to_float
-from enlcn.data.patches import DevicePatches, HostPatches, detail, open_patches, read_lr, read_rescaled
+from enlcn.data.patches import DevicePatches, HostPatches, detail, fits_on, open_patches, read_lr, read_rescaled
 from enlcn.data.rescaling import span
 from enlcn.data.resize import imresize
 from enlcn.data.shards import PackedImages, crop_to_multiple
@@ -235,6 +235,19 @@ def test_colours_swap_in_all_six_ways_in_both_halves():
         assert any(torch.equal(b[list(order)], d) for order in way)
         ways |= set(way)
     assert ways == set(permutations(range(3)))
+
+
+def test_a_set_that_is_on_the_gpu_stays_there(monkeypatch):
+    class Pixels:
+        def __init__(self, device, count):
+            self.device, self.numel = torch.device(device), lambda: count
+
+    gpu = torch.device("cuda")
+    for place, count, expected in (("cpu", 100, True), ("cpu", 300, False), ("cuda", 300, True)):
+        monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (1000, 2000))
+        images = replace(make_set(), lr=Pixels(place, count), hr=Pixels(place, count))
+        assert fits_on(images, gpu) is expected
+        assert fits_on(images, CPU)
 
 
 def test_images_need_room_for_the_margin_too():

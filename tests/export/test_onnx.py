@@ -15,13 +15,13 @@ from onnx import TensorProto, helper
 import enlcn
 from enlcn import recipes
 from enlcn.checkpoint import save
-from enlcn.config import to_dict
 from enlcn.data.image_io import to_float
 from enlcn.data.testsets import find_testsets, load_pair
 from enlcn.errors import UserError
 from enlcn.export import cache, graph
 from enlcn.export.onnx import export_onnx
 from enlcn.models.backbone import SRNetwork
+from enlcn.plain_config import to_plain
 from enlcn.upscaling.engine_options import EngineOptions
 from enlcn.upscaling.onnx_engine import onnx_image_bytes
 from enlcn.upscaling.onnx_model import provider_of
@@ -60,7 +60,7 @@ def test_the_file_says_what_it_is(exported, attentive):
     onnx.checker.check_model(model, full_check=True)
     said = {entry.key: entry.value for entry in model.metadata_props}
     assert said["scale"] == "2"
-    assert json.loads(said["config"]) == json.loads(json.dumps(to_dict(attentive.config)))
+    assert json.loads(said["config"]) == json.loads(json.dumps(to_plain(attentive.config)))
     assert said["weights_sha256"] == graph.weights_digest(attentive)
     assert said["name"] == "attentive-x2"
     assert "Apache-2.0" in said["licence"]

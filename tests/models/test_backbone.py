@@ -6,12 +6,13 @@ import torch
 
 import enlcn
 from enlcn import authors_format, recipes
-from enlcn.config import AttentionConfig, ModelConfig, describe_body, from_dict, to_dict
+from enlcn.config import AttentionConfig, ModelConfig, describe_body
 from enlcn.errors import UserError
 from enlcn.export.infer import infer_config
 from enlcn.losses import total_loss
 from enlcn.models.backbone import SRNetwork
 from enlcn.models.gated_block import GatedBlock
+from enlcn.plain_config import from_plain, to_plain
 
 
 def on_meta(config):
@@ -178,7 +179,7 @@ def test_training_loss_compiles_without_graph_breaks():
 
 def test_config_round_trips_through_plain_data():
     for config in recipes.NETWORKS.values():
-        assert from_dict(to_dict(config)) == config
+        assert from_plain(ModelConfig, to_plain(config)) == config
 
 
 @pytest.mark.parametrize(
@@ -188,8 +189,17 @@ def test_config_round_trips_through_plain_data():
         (lambda: AttentionConfig(kind="swin"), "choose from none, enlca, nla, nlsa, cca"),
         (lambda: ModelConfig(attention_after=(0, 40)), "must ascend within 0..32"),
         (lambda: ModelConfig(channels=250), "multiple of the reduction"),
-        (lambda: from_dict({"width": 3}), "unknown setting 'width'"),
-        (lambda: from_dict({"attention": {"heads": 3}}), "unknown setting 'attention.heads'"),
+        (lambda: from_plain(ModelConfig, {"width": 3}), "unknown setting 'width'"),
+        (lambda: from_plain(ModelConfig, {"attention": {"heads": 3}}), "unknown setting 'attention.heads'"),
+        (lambda: from_plain(ModelConfig, {"channels": "64"}), "channels is '64'; expected a whole number"),
+        (lambda: from_plain(ModelConfig, {"channels": 1e9}), "channels is 1000000000.0; expected a whole number"),
+        (lambda: from_plain(ModelConfig, {"num_blocks": True}), "num_blocks is True; expected a whole number"),
+        (lambda: from_plain(ModelConfig, {"res_scale": float("nan")}), "res_scale is nan; expected a number"),
+        (lambda: from_plain(ModelConfig, {"rgb_mean": 0.4}), "rgb_mean is 0.4; expected several of a number"),
+        (lambda: from_plain(ModelConfig, {"rgb_mean": ["a", 0, 1]}), "expected several of a number"),
+        (lambda: from_plain(ModelConfig, {"attention": None}), "attention is None; expected names and values"),
+        (lambda: from_plain(ModelConfig, {"attention": {"kind": 1}}), "attention.kind is 1; expected a text"),
+        (lambda: from_plain(ModelConfig, [1, 2]), r"the config is \[1, 2\]; expected names and values"),
         (lambda: enlcn.ENLCN(4, foo=1), "unknown setting 'foo'; choose from scale, channels, num_blocks"),
         (lambda: enlcn.EDSR(2, width=64), "unknown setting 'width'"),
         (lambda: recipes.network("swinir-x4"), "unknown network 'swinir-x4'; choose from enlcn"),

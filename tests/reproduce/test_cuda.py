@@ -9,7 +9,8 @@ from enlcn.reproduce.receptive import input_influence
 from enlcn.reproduce.rows import RunSpec, config_of, key_of
 from enlcn.reproduce.run import Left, Request, reproduce
 from enlcn.reproduce.store import Store
-from enlcn.reproduce.training import initial_network, perform
+from enlcn.reproduce.training import perform
+from enlcn.train.start import fresh_network
 from tests.reproduce.conftest import PRESET
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -42,7 +43,7 @@ def test_a_row_trains_there(recipe, tmp_path, sources, material, caplog):
 
 
 def test_slopes_agree():
-    network = initial_network(config_of(RunSpec(rows.FULL, 0), PRESET, STEPS)).eval()
+    network = fresh_network(config_of(RunSpec(rows.FULL, 0), PRESET, STEPS)).eval()
     lr = torch.rand(1, 3, 16, 16)
     here = input_influence(network, lr, (8, 8))
     there = input_influence(network.cuda(), lr.cuda(), (8, 8)).cpu()

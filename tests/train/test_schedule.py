@@ -18,6 +18,12 @@ def test_cosine_rises_then_falls_to_its_end():
     assert all(later <= earlier for earlier, later in pairwise(values[10:]))
 
 
+def test_the_papers_rate_is_halved_every_200_epochs():
+    schedule = TrainConfig().schedule
+    rates = [learning_rate(schedule, step, step, 1_000_000) for step in (0, 199_999, 200_000, 400_000, 999_999)]
+    assert rates == [1e-4, 1e-4, 5e-5, 2.5e-5, 6.25e-6]
+
+
 def test_the_budget_moves_the_schedule_whatever_the_steps():
     config = TrainConfig(schedule=COSINE, total_steps=1_000_000)
     for step in (20, 5000):

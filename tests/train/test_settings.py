@@ -3,9 +3,10 @@ import json
 import pytest
 
 from enlcn.errors import UserError
+from enlcn.plain_config import from_plain, to_plain
 from enlcn.train.config import TrainConfig
 from enlcn.train.recipes import RECIPES
-from enlcn.train.settings import apply_settings, differences, from_plain, setting_names, to_plain
+from enlcn.train.settings import apply_settings, differences, setting_names
 
 
 @pytest.mark.parametrize(
@@ -65,8 +66,10 @@ def test_every_recipe_survives_json(name):
 
 
 def test_unknown_fields_of_a_file_are_named():
-    with pytest.raises(UserError, match="unknown setting 'velocity'"):
+    with pytest.raises(UserError, match=r"unknown setting .optimizer\.velocity."):
         from_plain(TrainConfig, {"optimizer": {"velocity": 0.9}})
+    with pytest.raises(UserError, match=r"optimizer.beta1 is '0.9'; expected a number"):
+        from_plain(TrainConfig, {"optimizer": {"beta1": "0.9"}})
 
 
 def test_differences_are_dotted_names():

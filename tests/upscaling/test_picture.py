@@ -240,12 +240,15 @@ def test_python_api_gives_back_what_it_was_given(tmp_path):
         np.zeros((6, 7, 5), np.uint8),
         np.zeros((6, 7, 3), np.int64),
         torch.zeros(4, 6, 7),
+        torch.zeros(0, 3, 6, 7),
         wrong,
         "none.png",
         3,
     ):
         with pytest.raises(UserError):
             enlcn.upscale(bad, 2, model=MODEL)
+    assert enlcn.upscale(kinds["uint8"], np.int64(2), model=MODEL).shape == (12, 14, 3)
+    assert enlcn.upscale(kinds["uint8"], np.float32(1.5), model=MODEL).shape == (9, 10, 3)
     for scale in ("2", float("nan"), -1):
         with pytest.raises(UserError):
             enlcn.upscale(kinds["uint8"], scale, model=MODEL)

@@ -50,6 +50,15 @@ def test_dry_run_and_bad_inputs(folder, model):
     told = invoke(folder, "-m", model, "--dry-run", "--codec", "hevc")
     assert told.exit_code == 0
     assert "128x72 -> 256x144, 4 frames, libx265 yuv420p" in told.output.replace("\n", " ")
+    beyond = invoke(folder / "a.mp4", "-m", model, "--dry-run", "--width", 999)
+    assert beyond.exit_code == 1
+    assert "x7.806 is beyond this model's x2" in beyond.output.replace("\n", "")
+    (folder / "a_there.mp4").touch()
+    there = ("-m", model, "--suffix", "_there", "--dry-run")
+    assert "exists: pass --overwrite" in invoke(folder / "a.mp4", *there).output.replace("\n", "")
+    assert invoke(folder / "a.mp4", *there).exit_code == 1
+    assert invoke(folder / "a.mp4", *there, "--overwrite").exit_code == 0
+    (folder / "a_there.mp4").unlink()
     (folder / "bad.mov").write_bytes(b"nothing")
     assert invoke(folder, "-m", model, "--dry-run").exit_code == 1
     crf = invoke(folder / "a.mp4", "-m", model, "--quality", 90)

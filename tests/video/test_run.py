@@ -86,7 +86,10 @@ def test_batches_give_what_single_frames_give(model, scale, dtype, deep):
         assert np.abs(result.astype(int) - alone.astype(int)).max() <= (1 if dtype == "u1" else 4)
 
 
-def test_batches_that_do_not_fit_are_tried_once(model, monkeypatch):
+@pytest.mark.parametrize(
+    "error", [torch.OutOfMemoryError("no room"), RuntimeError("DefaultCPUAllocator: can't allocate memory")]
+)
+def test_batches_that_do_not_fit_are_tried_once(model, error, monkeypatch):
     engine = Engine(enlcn.load(str(model)), EngineOptions(device="cpu"))
     frames = [np.full((24, 36, 3), value, np.uint8) for value in (10, 200)]
     upscaler = FrameUpscaler(engine, (24, 36), (48, 72), 2, deep=False)
@@ -95,7 +98,7 @@ def test_batches_that_do_not_fit_are_tried_once(model, monkeypatch):
 
     def too_large(*arguments, **options):
         tried.append(1)
-        raise torch.OutOfMemoryError("no room")
+        raise error
 
     monkeypatch.setattr("enlcn.video.frames.upscale_whole", too_large)
     for _ in range(2):

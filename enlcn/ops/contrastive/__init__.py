@@ -10,8 +10,6 @@ from the ranks it needs, in bounded memory.
 Axes: B batch, N positions, R rows (queries looked at), D query/key width.
 """
 
-import importlib.util
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -21,11 +19,11 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from enlcn.ops.contrastive import by_top_k
+from enlcn.ops.kernel_support import kernels_run_on
 from enlcn.ops.precision import at_least_float32, no_autocast
 
 _RELEASED_COUNT, _RELEASED_START = 15, 50
 _RELEASED_EPS = 1e-6
-_TRITON_INSTALLED = importlib.util.find_spec("triton") is not None
 # T of one chunk: 64 MiB in float32. Top-k needs about four times that on the way.
 _CHUNK_SCORES = 1 << 24
 
@@ -169,8 +167,7 @@ class _RankedLoss(torch.autograd.Function):
 
 def ranked_terms(t: Tensor) -> Callable[..., Tensor]:
     """What turns T (B, R, N) into terms and its gradient: a kernel where one runs, top-k elsewhere."""
-    by_kernel = t.is_cuda or (t.device.type == "cpu" and os.environ.get("TRITON_INTERPRET") == "1")
-    if by_kernel and _TRITON_INSTALLED and t.dtype == torch.float32 and torch.version.hip is None:
+    if t.dtype == torch.float32 and kernels_run_on(t.device):
         from enlcn.ops.contrastive import triton_ranks
 
         if t.shape[-1] <= triton_ranks.MAX_POSITIONS:

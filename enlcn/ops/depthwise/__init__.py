@@ -3,17 +3,15 @@
 Axes: B batch, C channels, H rows, W columns, K side of the kernel.
 """
 
-import importlib.util
-import os
-
 import torch
 from torch import Tensor
 from torch.nn.functional import conv2d
 
+from enlcn.ops.kernel_support import kernels_run_on
+
 BACKENDS = ("auto", "naive", "triton")
 MAX_SIDE = 15
 _DTYPES = (torch.float32, torch.bfloat16, torch.float16)
-_TRITON_INSTALLED = importlib.util.find_spec("triton") is not None
 
 
 def depthwise(x: Tensor, weight: Tensor, bias: Tensor | None, *, backend: str = "auto") -> Tensor:
@@ -49,11 +47,9 @@ def naive(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 def can_run(x: Tensor, weight: Tensor) -> bool:
     """Whether the kernels take this input: on a CUDA device, or in Triton's interpreter."""
-    if not _TRITON_INSTALLED or x.dtype not in _DTYPES or x.numel() == 0 or weight.shape[-1] > MAX_SIDE:
+    if x.dtype not in _DTYPES or x.numel() == 0 or weight.shape[-1] > MAX_SIDE:
         return False
-    if x.device.type == "cpu":
-        return os.environ.get("TRITON_INTERPRET") == "1"
-    return x.is_cuda and torch.version.hip is None
+    return kernels_run_on(x.device)
 
 
 __all__ = ["BACKENDS", "can_run", "depthwise", "naive"]

@@ -7,20 +7,17 @@ for all else.
 Axes: B batch, C channels, N = H W positions, D query/key width, M random features.
 """
 
-import importlib.util
-import os
-
 import torch
 from torch import Tensor
 
 from enlcn.ops.enlca import naive
+from enlcn.ops.kernel_support import kernels_run_on
 
 BACKENDS = ("auto", "naive", "triton")
 MAX_CHANNELS, MAX_WIDTH, MAX_FEATURES = 256, 64, 256
 # theta's weight and bias, delta's, psi's, and F.
 Weights = tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]
 _DTYPES = (torch.float32, torch.bfloat16, torch.float16)
-_TRITON_INSTALLED = importlib.util.find_spec("triton") is not None
 
 
 def enlca(
@@ -73,20 +70,11 @@ def can_run(x: Tensor, proj: Tensor) -> bool:
 
     Where float32 products must not be rounded to tf32 (torch.backends.cudnn.allow_tf32 is False) they do not.
     """
-    if not _TRITON_INSTALLED or x.dtype not in _DTYPES or x.numel() == 0 or not _suits(x.device):
+    if x.dtype not in _DTYPES or x.numel() == 0 or not kernels_run_on(x.device):
         return False
     if x.is_cuda and x.dtype == torch.float32 and not torch.backends.cudnn.allow_tf32:
         return False
     return x.shape[1] <= MAX_CHANNELS and proj.shape[1] <= MAX_WIDTH and proj.shape[0] <= MAX_FEATURES
-
-
-def _suits(device: torch.device) -> bool:
-    if device.type != "cuda":
-        return device.type == "cpu" and os.environ.get("TRITON_INTERPRET") == "1"
-    if torch.version.hip is not None:
-        return False
-    # Before Ampere there is neither bfloat16 nor tf32. A compiler cannot ask, and need not: its own kernels could not.
-    return torch.compiler.is_compiling() or torch.cuda.get_device_capability(device) >= (8, 0)
 
 
 def _by_kernels(x: Tensor, weights: Weights, amplification: float, feature_eps: float, res_scale: float) -> Tensor:

@@ -6,13 +6,11 @@ interpreter), plain PyTorch elsewhere. The convolution itself is called without 
 Axes: B batch, C channels, H rows, W columns, r shuffle factor.
 """
 
-import importlib.util
-import os
-
 import torch
 from torch import Tensor
 
-_TRITON_INSTALLED = importlib.util.find_spec("triton") is not None
+from enlcn.ops.kernel_support import kernels_run_on
+
 _DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
 
@@ -74,6 +72,6 @@ def shuffled_channels(weight: Tensor, factor: int) -> Tensor:
 
 
 def _by_kernel(y: Tensor) -> bool:
-    if not _TRITON_INSTALLED or y.dtype not in _DTYPES or not y.is_contiguous(memory_format=torch.channels_last):
+    if y.dtype not in _DTYPES or not y.is_contiguous(memory_format=torch.channels_last):
         return False
-    return y.is_cuda or (y.device.type == "cpu" and os.environ.get("TRITON_INTERPRET") == "1")
+    return kernels_run_on(y.device)
