@@ -1,5 +1,6 @@
 """Files cut into parts that can be checked and joined again: weights for places that limit the size of a file."""
 
+import glob
 import hashlib
 import json
 import math
@@ -116,6 +117,10 @@ def split_file(path: Path, max_mib: float, *, overwrite: bool = False) -> Path:
     split = cut(path, max_mib, path.parent, lambda number: f"{path.name}.part-{number + 1:03}", overwrite=overwrite)
     with atomic_write(manifest, overwrite=overwrite) as temporary:
         temporary.write_text(json.dumps(to_plain(split), indent=2) + "\n")
+    named = {part.name for part in split.parts}
+    for other in path.parent.glob(f"{glob.escape(path.name)}.part-[0-9][0-9][0-9]"):
+        if overwrite and other.name not in named:  # of an earlier cut, into more parts
+            other.unlink()
     return manifest
 
 

@@ -39,6 +39,18 @@ def test_half_precision_is_half_the_size(weights, tmp_path):
     assert weights.stat().st_size < 0.65 * (tmp_path / "full.safetensors").stat().st_size
 
 
+def test_parts_of_an_earlier_cut_do_not_stay_beside_the_new_ones(weights):
+    split_file(weights, 0.01)
+    many = set(weights.parent.glob("*.part-*"))
+    (weights.parent / f"{weights.name}.part-of-something-else").touch()
+    split_file(weights, 1, overwrite=True)
+    assert len(many) > 1
+    assert sorted(path.name for path in weights.parent.glob("*.part-*")) == [
+        f"{weights.name}.part-001",
+        f"{weights.name}.part-of-something-else",
+    ]
+
+
 def test_damage_is_found(weights, tmp_path):
     manifest = split_file(weights, 4 * KIB)
     part = tmp_path / "w.safetensors.part-002"

@@ -41,6 +41,20 @@ def require_images(x: Tensor) -> None:
         raise ValueError(f"the input has shape {tuple(x.shape)}; give (B, C, H, W), one image as x.unsqueeze(0)")
 
 
+def says_all(*projections: nn.Module) -> bool:
+    """Whether weights and biases alone say what these projections compute.
+
+    They do not where one was replaced or wrapped, as adapters do, has no bias, or has hooks, as pruning has.
+    """
+    return all(
+        isinstance(each, nn.Conv2d)
+        and type(each).forward is nn.Conv2d.forward
+        and each.bias is not None
+        and not (each._forward_hooks or each._forward_pre_hooks or each._backward_hooks or each._backward_pre_hooks)
+        for each in projections
+    )
+
+
 class Attention(nn.Module, ABC):
     """The common frame: project x to queries and keys, mix values by them, add the result to x.
 
@@ -59,7 +73,11 @@ class Attention(nn.Module, ABC):
             reduction >= 1 and channels >= 1 and channels % reduction == 0,
             f"channels ({channels}) must be a multiple of the reduction ({reduction}), both at least 1",
         )
-        require(amplification is None or amplification > 0, f"amplification is {amplification}; it must be positive")
+        require(
+            amplification is None or 0 < amplification < math.inf,
+            f"amplification is {amplification}; it must be positive and finite",
+        )
+        require(math.isfinite(res_scale), f"res_scale is {res_scale}; it must be finite")
         self.query_width = channels // reduction
         self.amplification = amplification
         self.res_scale = res_scale
@@ -82,7 +100,9 @@ class Attention(nn.Module, ABC):
         return x + self.res_scale * self.mix(q, k, x).to(x.dtype), (q, k)
 
     def queries_keys(self, x: Tensor) -> Pair:
-        """Queries and keys, (B, N, D) each, in float32, by one projection: x is read once."""
+        """Queries and keys, (B, N, D) each, in float32, by one projection where that is all: x is read once."""
+        if not says_all(self.query, self.key):
+            return self.amplify(self.query(x)), self.amplify(self.key(x))
         assert self.query.bias is not None
         assert self.key.bias is not None
         weight = torch.cat([self.query.weight, self.key.weight])
@@ -114,6 +134,9 @@ class Attention(nn.Module, ABC):
 
 class ENLCA(Attention):
     """Efficient non-local contrastive attention: linear in the number of pixels, for any (B, C, H, W).
+
+    Its projections may be replaced, wrapped or pruned; then they are called, and plain PyTorch does the rest.
+    `torch.func` needs `backend="naive"`: above 8192 positions "auto" recomputes features in the backward pass.
 
     >>> import torch
     >>> ENLCA(channels=32, num_features=16)(torch.randn(2, 32, 7, 9)).shape
@@ -190,9 +213,11 @@ class ENLCA(Attention):
 
     def uses_kernels(self, x: Tensor) -> bool:
         """Whether `ops.enlca` computes the module for this input. Features that need rescaling it leaves alone."""
-        if self.stable or (self.backend == "auto" and self._compiles_better(x)):
+        if self.stable or not says_all(self.query, self.key, self.value):
             return False
-        return self.backend == "triton" or (self.backend == "auto" and can_run(x, self.projection))
+        if self.backend == "auto":
+            return can_run(x, self.projection) and not self._compiles_better(x)
+        return self.backend == "triton"
 
     @staticmethod
     def _compiles_better(x: Tensor) -> bool:
@@ -227,6 +252,8 @@ class ENLCA(Attention):
 
     def mix(self, q: Tensor, k: Tensor, x: Tensor) -> Tensor:
         """Y without forming V = psi(X): psi is linear, so phi(K) V^T = (phi(K) X^T) W^T + (phi(K) 1) b^T."""
+        if not says_all(self.value):
+            return super().mix(q, k, x)
         ops = choose(self.fallback, k.shape[1])
         shift = ops.feature_maximum(k, self.projection, self.feature_eps) if self.stable else None
         kx, z = ops.summarise(k, flatten(x), self.projection, self.feature_eps, shift)

@@ -7,14 +7,15 @@ neighbours hold for it. `naive` is the convolution itself.
 Axes: B batch, C channels in, O channels out, H rows, W columns, T = 9 O taps, padded to a multiple of 8.
 """
 
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 from torch.nn.functional import conv2d, pad
 
 from enlcn.ops.precision import no_autocast
+from enlcn.ops.second_derivatives import differentiable_gradients
 
 _GROUP = 8  # columns that matrix units take at a time
 
@@ -59,14 +60,17 @@ class _NarrowConvolution(torch.autograd.Function):
             for tap in range(9)
         )
         assert isinstance(out, Tensor)
-        ctx.save_for_backward(x, taps)
+        ctx.save_for_backward(x, taps, weight)
         ctx.weight_dtype, ctx.outputs = weight.dtype, outputs
         return out.permute(0, 3, 1, 2)
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor]:
-        x, taps = ctx.saved_tensors
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        x, taps, weight = ctx.saved_tensors
+        if torch.is_grad_enabled() and not torch.compiler.is_compiling():  # the gradient is to be differentiated itself
+            by_naive = partial(naive, x, weight)
+            by_x, by_weight = differentiable_gradients(by_naive, (x, weight), ctx.needs_input_grad, gradient)
+            return by_x, by_weight
         batch, channels, height, width = x.shape
         outputs = ctx.outputs
         around = pad(gradient.permute(0, 2, 3, 1).to(x.dtype), (0, 0, 1, 1, 1, 1))

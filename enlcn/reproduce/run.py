@@ -1,6 +1,7 @@
 """A reproduction, top to bottom: plan, train, measure, show; each part is kept, so that the next call goes on."""
 
 import logging
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -144,8 +145,9 @@ def _check(request: Request) -> None:
         raise UserError(
             f"{', '.join(needing)}: needs pictures; give their folder with --data DIR, or name it in ENLCN_DATA"
         )
-    if request.budget <= 0 or (request.time_limit is not None and request.time_limit <= 0):
-        raise UserError("budget and time limit must be positive")
+    limits = (request.budget, request.time_limit)
+    if not all(limit is None or 0 < limit < math.inf for limit in limits):
+        raise UserError("budget and time limit must be positive numbers of seconds")
     if request.jobs < 1:
         raise UserError("--jobs must be at least 1")
     check_folder(request.out)

@@ -1,6 +1,7 @@
 """Starting a run or going on with one: images, network, checkpoint, and then the loop."""
 
 import logging
+import math
 import re
 import time
 from collections.abc import Callable
@@ -83,8 +84,8 @@ def train(job: Job, *, console: Console | None = None, progress: Callable[[int, 
         progress: called with (done, total) while images are decoded.
     """
     started = time.monotonic()
-    if job.budget is not None and job.budget <= 0:
-        raise UserError("the budget must be positive")
+    if job.budget is not None and not 0 < job.budget < math.inf:
+        raise UserError(f"the budget is {job.budget} s; it must be positive, and is left out for no limit")
     # Where a process fails, the others are told to stop while they still say why.
     with ExitStack() as until_the_end, processes(job.device) as ranks:
         return _train(job, ranks, until_the_end, started, console, progress)

@@ -4,8 +4,9 @@ import sys
 import pytest
 import torch
 from torch import nn
+from torch.nn.utils import prune
 
-from enlcn.models.attention import ENLCA
+from enlcn.models.attention import ENLCA, Attention, says_all
 from enlcn.models.rivals import CCA, NLA, NLSA
 from enlcn.ops.linear_attention import linear_attention
 from enlcn.ops.softmax_attention import softmax_attention
@@ -137,6 +138,8 @@ def test_drops_into_a_foreign_network():
     [
         (lambda: ENLCA(32, num_features=0), "num_features is 0; it must be at least 1"),
         (lambda: ENLCA(32, amplification=-1), "amplification is -1; it must be positive"),
+        (lambda: ENLCA(32, amplification=float("inf")), "amplification is inf; it must be positive and finite"),
+        (lambda: NLA(32, res_scale=float("nan")), "res_scale is nan; it must be finite"),
         (lambda: ENLCA(32, feature_eps=-1), "feature_eps is -1; it must not be negative"),
         (lambda: ENLCA(3), r"channels \(3\) must be a multiple of the reduction \(4\)"),
         (lambda: ENLCA(30), r"channels \(30\) must be a multiple"),
@@ -164,6 +167,94 @@ def test_triton_must_be_installed_to_be_asked_for():
         "sys.exit(2)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+class Adapter(nn.Module):
+    """A low-rank addition to a projection, as adapters for large networks are made."""
+
+    def __init__(self, base):
+        super().__init__()
+        self.base = base
+        self.down = nn.Conv2d(base.in_channels, 2, 1, bias=False)
+        self.up = nn.Conv2d(2, base.out_channels, 1, bias=False)
+
+    @property
+    def weight(self):
+        return self.base.weight
+
+    @property
+    def bias(self):
+        return self.base.bias
+
+    def forward(self, x):
+        return self.base(x) + self.up(self.down(x))
+
+
+@pytest.mark.parametrize("part", ["query", "key", "value"])
+def test_adapters_around_projections_count_and_learn(part):
+    module, x = ENLCA(32, num_features=16), torch.randn(2, 32, 6, 5)
+    plain = module(x)
+    adapter = Adapter(getattr(module, part))
+    setattr(module, part, adapter)
+    y = module(x)
+    assert not torch.allclose(y, plain)
+    y.square().mean().backward()
+    assert adapter.up.weight.grad.norm() > 0
+    merged = getattr(module, part).base
+    with torch.no_grad():
+        merged.weight += (adapter.up.weight.flatten(1) @ adapter.down.weight.flatten(1))[..., None, None]
+    setattr(module, part, merged)
+    assert torch.allclose(module(x), y, atol=1e-5)
+
+
+@pytest.mark.parametrize("part", ["query", "value"])
+def test_pruned_hooked_and_biasless_projections_are_called(part):
+    module, x = ENLCA(32, num_features=16), torch.randn(2, 32, 6, 5)
+    projection = getattr(module, part)
+    seen = []
+    hook = projection.register_forward_hook(lambda *arguments: seen.append(1))
+    module(x)
+    hook.remove()
+    assert seen == [1]
+    prune.l1_unstructured(projection, "weight", 0.5)
+    for _ in range(2):
+        module(x).square().mean().backward()
+    before = module(x)
+    with torch.no_grad():
+        projection.weight_orig.mul_(2)
+    assert not torch.allclose(module(x), before)
+    setattr(module, part, nn.Conv2d(32, projection.out_channels, 1, bias=False))
+    assert module(x).shape == x.shape
+
+
+def test_spectral_norm_and_its_kin_need_no_calls():
+    module, x = ENLCA(32, num_features=16), torch.randn(2, 32, 6, 5)
+    nn.utils.parametrizations.spectral_norm(module.value)
+    module.eval()  # else every look at the weight changes it
+    assert says_all(module.query, module.key, module.value)
+    called = x + module.res_scale * Attention.mix(module, *module.queries_keys(x), x)
+    assert torch.allclose(module(x), called, atol=1e-5)
+
+
+@pytest.mark.parametrize("needs_gradient", [True, False])
+def test_exported_it_takes_any_size(needs_gradient):
+    module, auto = ENLCA(32, num_features=16).eval(), torch.export.Dim.DYNAMIC
+    with torch.set_grad_enabled(needs_gradient):
+        program = torch.export.export(
+            module, (torch.randn(2, 32, 12, 10),), dynamic_shapes=({0: auto, 2: auto, 3: auto},)
+        )
+        for shape in ((1, 32, 5, 7), (3, 32, 96, 100)):
+            x = torch.randn(shape)
+            assert torch.allclose(program.module()(x), module(x), atol=1e-5)
+
+
+def test_torch_func_takes_the_naive_one_at_any_size():
+    module, x = ENLCA(8, num_features=4, backend="naive"), torch.randn(1, 8, 96, 100)
+    gradient = torch.func.grad(lambda z: module(z).square().sum())(x)
+    x.requires_grad_()
+    assert torch.allclose(gradient, torch.autograd.grad(module(x).square().sum(), x)[0], rtol=1e-3, atol=1e-4)
+    value, tangent = torch.func.jvp(module, (x.detach(),), (torch.ones_like(x),))
+    assert value.shape == tangent.shape == x.shape
 
 
 def test_print_shows_what_the_module_is():

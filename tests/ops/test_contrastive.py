@@ -82,6 +82,34 @@ def test_gradient_scales_with_what_comes_back():
     assert torch.allclose(thrice, 3 * once, rtol=1e-5)
 
 
+@pytest.mark.parametrize("differentiated", ["q", "k", "both"])
+def test_second_derivatives_are_those_of_the_equation(differentiated):
+    seconds = []
+    q, k = (t.requires_grad_() for t in pair(2, 40, dtype=torch.float64, amplification=2.0))
+    for loss in (contrastive_loss_naive, contrastive_loss):
+        by = {"q": [q], "k": [k], "both": [q, k]}[differentiated]
+        gradients = torch.autograd.grad(3 * loss(q, k, PAPER), by, create_graph=True)
+        seconds.append(torch.autograd.grad(sum(g.square().sum() for g in gradients), (q, k)))
+    for slow, fast in zip(*seconds, strict=True):
+        assert slow.norm() > 0
+        assert torch.allclose(slow, fast, atol=1e-12)
+
+
+@pytest.mark.parametrize("loss", [contrastive_loss, contrastive_loss_naive])
+def test_what_are_no_queries_and_keys_is_told(loss):
+    for q, k in (((2, 4, 30, 8),) * 2, ((64, 8),) * 2, ((2, 30, 8), (2, 30, 4)), ((2, 30, 8), (1, 30, 8))):
+        with pytest.raises(ValueError, match=r"q and k must be \(B, N, D\); got .*; heads go into B"):
+            loss(torch.rand(q), torch.rand(k))
+
+
+@pytest.mark.parametrize("loss", [contrastive_loss, contrastive_loss_naive])
+def test_an_empty_batch_has_no_loss(loss):
+    q, k = torch.rand(0, 30, 8, requires_grad=True), torch.rand(0, 30, 8, requires_grad=True)
+    value = loss(q, k)
+    value.backward()
+    assert value == 0
+
+
 @pytest.mark.parametrize("n", [2, 3, 5, 12, 49])
 def test_small_n_keeps_the_windows_inside(n):
     count, start = Contrast().ranks(n)

@@ -35,6 +35,17 @@ def test_equals_the_convolution(shape, dtype, memory_format):
     assert (ours[1] - theirs[1]).norm() < 1e-5 * theirs[1].norm()
 
 
+def test_second_derivatives_are_the_convolutions():
+    x, weight = problem(2, 16, 3, 9, 7, torch.bfloat16, torch.channels_last)
+    seconds = []
+    for function in (naive, narrow_conv3x3):
+        gradients = torch.autograd.grad(function(x, weight).square().sum(), (x, weight), create_graph=True)
+        seconds.append(torch.autograd.grad(sum(g.float().square().sum() for g in gradients), (x, weight)))
+    for plain, ours in zip(*seconds, strict=True):
+        assert plain.norm() > 0
+        assert (ours - plain).norm() < 0.03 * plain.norm()
+
+
 def test_only_where_16_bits_come_in():
     x, _ = problem(1, 8, 3, 4, 4, torch.bfloat16, torch.channels_last)
     assert suits(x) == (DEVICE == "cuda")

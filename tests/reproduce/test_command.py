@@ -74,6 +74,8 @@ def check_page(page):
         (["ablation", "--data", "no/such/folder"], "no such folder of pictures"),
         (["ablation", "--data", str(ASSETS), "--preset", "huge"], "unknown preset 'huge'"),
         (["ablation", "--data", str(ASSETS), "--budget", "-1"], "must be positive"),
+        (["ablation", "--data", str(ASSETS), "--budget", "nan"], "must be positive numbers of seconds"),
+        (["ablation", "--data", str(ASSETS), "--time-limit", "inf"], "must be positive numbers of seconds"),
         (["ablation", "--data", str(ASSETS), "--seeds", "0"], "seeds must be at least 1"),
         (["ablation", "--data", str(ASSETS), "--jobs", "0"], "--jobs must be at least 1"),
         (["ablation", "--data", str(ASSETS), "--network", "enlcn-huge"], "unknown network 'enlcn-huge"),

@@ -201,6 +201,14 @@ def test_runs_that_teach_nothing_are_warned_of(tmp_path, caplog):
     assert not caplog.text
 
 
+@pytest.mark.parametrize("budget", ["nan", "inf", "0", "-1"])
+def test_a_budget_is_a_number_of_seconds(tmp_path, pictures, cache, budget):
+    options = ("--data", pictures, "--cache", cache, "--out", tmp_path / "run", "--device", "cpu")
+    told = str(run("train", "cpu-x2", "--budget", budget, *options).exception)
+    assert told.startswith(f"the budget is {float(budget)} s; it must be positive")
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_budget_that_ends_within_the_warm_up_is_told(tmp_path, pictures, cache, caplog):
     config = replace(TINY, schedule=replace(TINY.schedule, warmup_steps=10**5), total_steps=2 * 10**5)
     options = ("--data", pictures, "--cache", cache, "--out", tmp_path / "run", "--device", "cpu", "--budget", 1)

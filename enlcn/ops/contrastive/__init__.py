@@ -12,15 +12,16 @@ Axes: B batch, N positions, R rows (queries looked at), D query/key width.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from enlcn.ops.contrastive import by_top_k
 from enlcn.ops.kernel_support import kernels_run_on
 from enlcn.ops.precision import at_least_float32, no_autocast
+from enlcn.ops.second_derivatives import differentiable_gradients
 
 _RELEASED_COUNT, _RELEASED_START = 15, 50
 _RELEASED_EPS = 1e-6
@@ -76,8 +77,9 @@ def contrastive_loss_naive(q: Tensor, k: Tensor, contrast: Contrast = Contrast()
     Returns:
         A scalar, float32.
     """
+    _require_pair(q, k)
     num_positions = k.shape[1]
-    if num_positions < 2:
+    if num_positions < 2 or q.numel() == 0:
         return _zero(q, k)
     count, start = contrast.ranks(num_positions)
     with no_autocast(q.device):
@@ -100,6 +102,8 @@ def contrastive_loss(
 ) -> Tensor:
     """L_cl from the highest ranks alone, in chunks of queries whose gradient is taken on the way.
 
+    Second derivatives are those of `contrastive_loss_naive`, in its memory. `torch.func` takes that one alone.
+
     Args:
         q, k: queries and keys of length sqrt(k), (B, N, D).
         contrast: ranks, margin and hinge.
@@ -109,7 +113,8 @@ def contrastive_loss(
     Returns:
         A scalar, float32.
     """
-    if k.shape[1] < 2:
+    _require_pair(q, k)
+    if k.shape[1] < 2 or q.numel() == 0:
         return _zero(q, k)
     if num_rows is not None and num_rows < q.shape[1]:
         if num_rows < 1:
@@ -155,13 +160,18 @@ class _RankedLoss(torch.autograd.Function):
                     gradient_q[:, rows] = gradient_t @ narrow_k
                     gradient_k += gradient_t.mT @ narrow_q[:, rows]
         if needs_gradient:
-            ctx.save_for_backward(gradient_q.to(q.dtype), gradient_k.to(k.dtype))
+            ctx.contrast = contrast
+            ctx.save_for_backward(gradient_q.to(q.dtype), gradient_k.to(k.dtype), q, k)
         return loss
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None]:
-        gradient_q, gradient_k = ctx.saved_tensors
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+        gradient_q, gradient_k, q, k = ctx.saved_tensors
+        if torch.is_grad_enabled() and not torch.compiler.is_compiling():
+            # Whoever differentiates the gradient itself needs its dependence on q and k, which was not kept.
+            by_naive = partial(contrastive_loss_naive, q, k, ctx.contrast)
+            by_q, by_k = differentiable_gradients(by_naive, (q, k), ctx.needs_input_grad, gradient)
+            return by_q, by_k, None
         return gradient_q * gradient.to(gradient_q.dtype), gradient_k * gradient.to(gradient_k.dtype), None
 
 
@@ -181,6 +191,12 @@ def _gradient_dtype(q: Tensor) -> torch.dtype:
     if torch.is_autocast_enabled(kind) and torch.get_autocast_dtype(kind) == torch.bfloat16:
         return torch.bfloat16
     return torch.promote_types(q.dtype, torch.float32)
+
+
+def _require_pair(q: Tensor, k: Tensor) -> None:
+    """A ValueError that says what to give, where q and k are not queries and keys of one kind."""
+    if q.ndim != 3 or k.ndim != 3 or q.shape[0] != k.shape[0] or q.shape[2] != k.shape[2]:
+        raise ValueError(f"q and k must be (B, N, D); got {tuple(q.shape)}, {tuple(k.shape)}; heads go into B")
 
 
 def _zero(q: Tensor, k: Tensor) -> Tensor:

@@ -70,7 +70,8 @@ def can_run(x: Tensor, proj: Tensor) -> bool:
 
     Where float32 products must not be rounded to tf32 (torch.backends.cudnn.allow_tf32 is False) they do not.
     """
-    if x.dtype not in _DTYPES or x.numel() == 0 or not kernels_run_on(x.device):
+    # The device first: elsewhere nothing is asked of sizes, to which an exported program would then be bound.
+    if not kernels_run_on(x.device) or x.dtype not in _DTYPES or x.numel() == 0:
         return False
     if x.is_cuda and x.dtype == torch.float32 and not torch.backends.cudnn.allow_tf32:
         return False

@@ -9,6 +9,7 @@ Axes: B batch, N positions, D query/key width, M random features, C value channe
 import math
 from types import ModuleType
 
+import torch
 from torch import Tensor
 
 from enlcn.ops.linear_attention import chunked, naive
@@ -55,7 +56,12 @@ def linear_attention(
 
 
 def choose(backend: str, num_positions: int) -> ModuleType:
-    """The module that implements `backend`; "auto" takes chunks where there is more than one of them."""
+    """The module that implements `backend`; "auto" takes chunks where there is more than one of them.
+
+    While a program is exported it takes the naive one: the number of positions would be fixed by the question.
+    """
+    if backend == "auto" and torch.compiler.is_exporting():
+        return naive
     if backend == "auto":
         return chunked if num_positions > chunked.CHUNK_SIZE else naive
     if backend not in BACKENDS:
