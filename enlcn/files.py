@@ -154,7 +154,7 @@ def remove_leftovers(folder: Path) -> None:
         return
     for path in folder.glob(f".*{_MARK}*"):
         process = path.name.rpartition(_MARK)[2].partition("-")[0]
-        if process.isdecimal() and not _is_alive(int(process)):
+        if process.isdecimal() and not is_alive(int(process)):
             with suppress(OSError):  # gone by now, or another user's
                 shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
 
@@ -181,7 +181,8 @@ def _unwritable(path: Path, error: OSError) -> UserError:
     return UserError(f"{path}: cannot be written ({reason})")
 
 
-def _is_alive(process: int) -> bool:
+def is_alive(process: int) -> bool:
+    """Whether a process of this host lives, by its number."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:

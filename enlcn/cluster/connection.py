@@ -1,7 +1,9 @@
 """Ray, and the connection to a cluster: to one by its address, or to one that starts and ends with a run."""
 
 import os
+import signal
 import socket
+import threading
 from typing import Any
 
 from enlcn.cluster.options import ClusterOptions
@@ -45,6 +47,7 @@ class Connection:
         how: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
         if options.runtime_env:
             how["runtime_env"] = options.runtime_env
+        signals = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
             if self.address is not None:
                 _require_reachable(self.address)
@@ -59,12 +62,22 @@ class Connection:
         except Exception as error:  # of Ray, or of what a runtime environment must not be
             where = self.address or "this machine"
             raise UserError(f"Ray at {where} cannot be used ({(str(error).splitlines() or [''])[0]})") from None
+        finally:
+            _put_back(signals)
         self._ours = True
         return self
 
     def __exit__(self, *error: object) -> None:
         if self._ours:
             ray_module().shutdown()
+
+
+def _put_back(signals: dict[signal.Signals, Any]) -> None:
+    """Ray takes SIGTERM for itself, prints its stack and ends the process: whoever handled it is to do so again."""
+    if threading.current_thread() is threading.main_thread():
+        for number, handler in signals.items():
+            if handler is not None:  # one that was not set from Python
+                signal.signal(number, handler)
 
 
 def _require_reachable(address: str) -> None:

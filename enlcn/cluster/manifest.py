@@ -6,11 +6,12 @@ Object stores cannot append, so rows gather in small parts below OUT/.enlcn-clus
 import json
 import time
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from enlcn.cluster.attempts import FOLDER as ATTEMPTS
+from enlcn.cluster.presence import others_at_work
 from enlcn.cluster.storage import files_under, join, open_storage, read_bytes, write_bytes
 from enlcn.errors import UserError
 
@@ -55,7 +56,8 @@ class Manifest:
         self.out = out
         self.rows: dict[str, Row] = {}
         self._new: list[Row] = []
-        self._run = uuid.uuid4().hex[:8]
+        self.run = uuid.uuid4().hex[:8]
+        self._found: set[str] = set()
         self._parts = 0
         self._started = self._flushed = time.monotonic()
 
@@ -67,7 +69,7 @@ class Manifest:
                 filesystem, path = open_storage(join(self.out, NAME))
                 if filesystem.exists(path):
                     filesystem.rm(path)
-                self._remove(files_under(join(self.out, _FOLDER)), keep=_SETTINGS)
+                self._remove(self._all_but_settings())
             self.rows = {} if overwrite else self._read_rows()
             write_bytes(self._path(_SETTINGS), json.dumps(settings, sort_keys=True).encode())
             return False
@@ -78,7 +80,8 @@ class Manifest:
         if there != settings:
             changed = ", ".join(sorted(key for key in settings if there.get(key) != settings[key]))
             raise UserError(f"{self.out}: made with another {changed}; pass --overwrite, or choose another --out")
-        self._remove(files_under(join(self.out, ATTEMPTS)), keep=_SETTINGS)
+        self._remove(files_under(join(self.out, ATTEMPTS)))
+        self._found = set(self._parts_on_disk())
         return True
 
     def add(self, row: Row) -> None:
@@ -92,7 +95,7 @@ class Manifest:
     def flush(self) -> None:
         """Write the rows that are not on disk yet."""
         if self._new:
-            write_bytes(self._path(f"rows-{self._run}-{self._parts:06d}.jsonl"), _encoded(self._new), retries=3)
+            write_bytes(self._path(f"rows-{self.run}-{self._parts:06d}.jsonl"), _encoded(self._new), retries=3)
             self._parts += 1
             self._new = []
         self._flushed = time.monotonic()
@@ -100,12 +103,14 @@ class Manifest:
     def close(self, order: Iterable[str]) -> str:
         """Put everything into one file, in the order of these outputs; returns its URL."""
         self.flush()
+        # What another run has written meanwhile stays; of a picture that both did, the row is ours.
+        self.rows = self._read_rows() | self.rows
         wanted = [self.rows[output] for output in order if output in self.rows]
         named = {row.output for row in wanted}
         others = [row for output, row in sorted(self.rows.items()) if output not in named]
         path = join(self.out, NAME)
         write_bytes(path, _encoded([*others, *wanted]), retries=3)
-        self._remove(files_under(join(self.out, _FOLDER)), keep=_SETTINGS)
+        self._remove(self._superseded())
         return path
 
     def is_done(self, output: str, sizes: dict[str, int]) -> bool:
@@ -125,12 +130,9 @@ class Manifest:
 
     def _read_rows(self) -> dict[str, Row]:
         filesystem, _ = open_storage(self.out)
-        # By their beginning: files that a killed run left on the way to their name have a dot before it.
-        parts = sorted(
-            name for name in files_under(join(self.out, _FOLDER)) if name.rpartition("/")[2].startswith("rows-")
-        )
         rows: dict[str, Row] = {}
-        for url in (join(self.out, NAME), *(str(filesystem.unstrip_protocol(name)) for name in parts)):
+        parts = (str(filesystem.unstrip_protocol(name)) for name in self._parts_on_disk())
+        for url in (join(self.out, NAME), *parts):
             try:
                 lines = read_bytes(url).decode().splitlines()
             except FileNotFoundError:
@@ -138,11 +140,28 @@ class Manifest:
             rows.update({row.output: row for row in map(_decoded, lines)})
         return rows
 
-    def _remove(self, paths: dict[str, int], keep: str) -> None:
+    def _parts_on_disk(self) -> list[str]:
+        # By their beginning: files that a killed run left on the way to their name have a dot before it.
+        paths = files_under(join(self.out, _FOLDER))
+        return sorted(path for path in paths if path.rpartition("/")[2].startswith("rows-"))
+
+    def _superseded(self) -> Iterator[str]:
+        """What the manifest holds now, and marks of pictures that killed workers: all of it where no other run is."""
+        if not others_at_work(self.out, self.run):
+            yield from self._all_but_settings()
+            return
+        for path in self._parts_on_disk():
+            if path in self._found or path.rpartition("/")[2].startswith(f"rows-{self.run}-"):
+                yield path
+
+    def _all_but_settings(self) -> list[str]:
+        kept = (f"/{_SETTINGS}", f"/{self.run}.json")
+        return [path for path in files_under(join(self.out, _FOLDER)) if not path.endswith(kept)]
+
+    def _remove(self, paths: Iterable[str]) -> None:
         filesystem, _ = open_storage(self.out)
         for path in paths:
-            if not path.endswith(f"/{keep}"):
-                filesystem.rm(path)
+            filesystem.rm(path)
 
 
 def _encoded(rows: list[Row]) -> bytes:

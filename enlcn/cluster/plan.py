@@ -1,11 +1,15 @@
 """Which pictures become which files, by URL; nothing is read yet."""
 
+import logging
 from dataclasses import dataclass, replace
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 from enlcn.cluster.storage import absolute, files_under, join, open_storage, told_in_one_line
 from enlcn.data.image_formats import FORMATS, SUFFIXES
 from enlcn.errors import UserError
+from enlcn.upscaling.left_out import LeftOut
+
+log = logging.getLogger(__name__)
 
 _EXTENSION = {"jpeg": ".jpg", "tiff": ".tif"}
 _FORMAT_OF = {suffix: key for key, form in FORMATS.items() for suffix in form.suffixes}
@@ -34,9 +38,12 @@ def plan_cluster(inputs: list[str], out: str, *, format: str | None = None, suff
     if "memory" in out_system.protocol or any("memory" in open_storage(text)[0].protocol for text in inputs):
         raise UserError("memory:// lies within one process, where no worker can see it; name a folder or a bucket")
     tasks: list[Task] = []
+    left_out = LeftOut()
     for text in inputs:
         with told_in_one_line(text):
-            tasks += _tasks_of(text, out, format, suffix)
+            tasks += _tasks_of(text, out, format, suffix, left_out)
+    if others := left_out.told_others():
+        log.warning("left out: %s", others)
     found = bool(tasks)
     tasks = list(dict.fromkeys(task for task in tasks if not _is_below(task.source, out_system, out_path)))
     if found and not tasks:
@@ -46,7 +53,7 @@ def plan_cluster(inputs: list[str], out: str, *, format: str | None = None, suff
     return _told_apart(tasks)
 
 
-def _tasks_of(text: str, out: str, format: str | None, suffix: str) -> list[Task]:
+def _tasks_of(text: str, out: str, format: str | None, suffix: str, left_out: LeftOut) -> list[Task]:
     filesystem, path = open_storage(text)
     if any(mark in text for mark in "*?[") and not filesystem.exists(path):
         names = [str(name) for name in filesystem.glob(path)]
@@ -65,6 +72,8 @@ def _tasks_of(text: str, out: str, format: str | None, suffix: str) -> list[Task
             chosen = format or ("tiff" if _FORMAT_OF[relative.suffix.lower()] == "tiff" else "png")
             result = relative.with_name(f"{relative.stem}{suffix}{_EXTENSION.get(chosen, f'.{chosen}')}")
             tasks.append(Task(str(filesystem.unstrip_protocol(name)), join(out, str(result)), chosen))
+        elif not hidden:
+            left_out.add_others([Path(name)])
     return tasks
 
 

@@ -3,6 +3,7 @@
 import hashlib
 import logging
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,6 +13,7 @@ from enlcn.cluster.execution import Execution, rows_through_client
 from enlcn.cluster.manifest import Manifest, Row
 from enlcn.cluster.options import ClusterOptions
 from enlcn.cluster.plan import Task
+from enlcn.cluster.presence import at_work
 from enlcn.cluster.storage import absolute, files_under, open_storage, remove_leftovers_beside, told_in_one_line
 from enlcn.cluster.worker import WorkerOptions
 from enlcn.data.image_io import check_can_write
@@ -54,34 +56,37 @@ def run_cluster(
     weights, weights_name = _weights(options.model)
     out = absolute(out)
     manifest = Manifest(out)
-    with told_in_one_line(out):
-        resumed = manifest.open(_settings(options, weights), overwrite=options.overwrite)
-        remove_leftovers_beside(task.target for task in tasks)
-        sizes = files_under(out)
-    left = [task for task in tasks if not manifest.is_done(task.target, sizes)]
-    foreign = [] if options.overwrite else [task for task in left if _is_foreign(task, manifest, sizes, resumed)]
-    report = progress or (lambda row, total: None)
-    report(None, len(left))
-    done = failed = 0
-    for task in foreign:
-        row = Row(task.source, task.target, "failed", f"{task.target}: {_EXISTS}")
-        manifest.add(row)
-        failed += 1
-        report(row, len(left))
-    manifest.flush()
-    skipped = set(foreign)
-    ours = [task for task in left if task not in skipped]
-    try:
-        if ours:
-            for row in _rows(ours, out, options, weights, weights_name):
-                manifest.add(row)
-                done, failed = done + (row.status == "done"), failed + (row.status != "done")
-                report(row, len(left))
-    except BaseException:
-        manifest.flush()  # what is done stays known
-        raise
-    remove_leftovers_beside(task.target for task in ours)
-    path = manifest.close(task.target for task in tasks)
+    with ExitStack() as until_the_end:
+        with told_in_one_line(out):
+            still_here = until_the_end.enter_context(at_work(out, manifest.run))
+            resumed = manifest.open(_settings(options, weights), overwrite=options.overwrite)
+            remove_leftovers_beside(task.target for task in tasks)
+            sizes = files_under(out)
+        left = [task for task in tasks if not manifest.is_done(task.target, sizes)]
+        foreign = [] if options.overwrite else [task for task in left if _is_foreign(task, manifest, sizes, resumed)]
+        report = progress or (lambda row, total: None)
+        report(None, len(left))
+        done = failed = 0
+        for task in foreign:
+            row = Row(task.source, task.target, "failed", f"{task.target}: {_EXISTS}")
+            manifest.add(row)
+            failed += 1
+            report(row, len(left))
+        manifest.flush()
+        skipped = set(foreign)
+        ours = [task for task in left if task not in skipped]
+        try:
+            if ours:
+                for row in _rows(ours, out, options, weights, weights_name):
+                    manifest.add(row)
+                    done, failed = done + (row.status == "done"), failed + (row.status != "done")
+                    report(row, len(left))
+                    still_here()
+        except BaseException:
+            manifest.flush()  # what is done stays known
+            raise
+        remove_leftovers_beside(task.target for task in ours)
+        path = manifest.close(task.target for task in tasks)
     return Summary(done, failed, len(tasks) - len(left), path)
 
 

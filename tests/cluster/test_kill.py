@@ -38,6 +38,36 @@ def kill_while_it_writes(worker, out):
     os.kill(worker, signal.SIGKILL)
 
 
+def test_it_stops_when_told_and_nobody_else_is_let_in_before(tmp_path):
+    """SIGTERM, which schedulers send and Ray would take for itself."""
+    model, out = write_model(tmp_path / "mini.safetensors"), tmp_path / "out"
+    pictures = write_pictures(tmp_path / "in", COUNT)
+    run = command("cluster", "upscale", pictures, "--out", out, "-m", model, "--workers", 1, "--chunk", 1)
+    process = subprocess.Popen(run, env=ONE_THREAD, stderr=subprocess.PIPE, text=True)
+    try:
+        while not rows_so_far(out):
+            assert process.poll() is None, process.stderr.read()
+            time.sleep(0.02)
+        second = subprocess.run(run, env=ONE_THREAD, capture_output=True, text=True, timeout=600)
+        assert process.poll() is None, "it had ended before the second one asked"
+        process.terminate()
+        _, told = process.communicate(timeout=600)
+    finally:
+        process.kill()
+        process.wait()
+    assert second.returncode == 2
+    assert f"another run is at work here (process {process.pid} of this machine)" in second.stderr
+    assert process.returncode == 130, told
+    assert told.endswith("interrupted: run it again to go on\n")
+    assert "SIGTERM received" not in told
+    before = {row["output"] for row in rows_so_far(out)}
+    again = subprocess.run(run, env=ONE_THREAD, capture_output=True, text=True, timeout=600)
+    assert again.returncode == 0, again.stderr
+    assert before
+    assert len(manifest(out)) == COUNT
+    assert sorted(path.name for path in out.rglob("*.png")) == sorted(path.name for path in pictures.rglob("*.png"))
+
+
 def test_a_worker_killed_in_the_middle(tmp_path):
     model, out, single = write_model(tmp_path / "mini.safetensors"), tmp_path / "out", tmp_path / "single"
     pictures = write_pictures(tmp_path / "in", COUNT)

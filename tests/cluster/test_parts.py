@@ -1,8 +1,10 @@
 """The parts of a cluster run that need no Ray: names, storage, manifest, marks, errors in one line."""
 
 import json
+import socket
 import subprocess
 import sys
+import time
 from contextlib import nullcontext
 from types import SimpleNamespace
 
@@ -17,6 +19,8 @@ from enlcn.cli import app
 from enlcn.cluster.attempts import Attempts
 from enlcn.cluster.manifest import Manifest, Row
 from enlcn.cluster.plan import plan_cluster
+from enlcn.cluster.presence import FOLDER as RUNNING
+from enlcn.cluster.presence import at_work
 from enlcn.cluster.storage import (
     absolute,
     files_under,
@@ -201,6 +205,54 @@ def test_the_manifest_remembers(bucket):
     resumed = Manifest(bucket)
     assert resumed.open(settings | {"model": "n"}, overwrite=False) is True
     assert resumed.rows == {}
+
+
+def test_rows_of_a_run_elsewhere_are_kept(bucket, caplog):
+    """Two machines, one folder: this one is told, and both end with all rows."""
+    settings = {"model": "m"}
+    first = Manifest(bucket)
+    first.open(settings, overwrite=False)
+    elsewhere = {"host": "elsewhere", "process": 1, "seen": time.time()}
+    write_bytes(f"{bucket}/{RUNNING}/{first.run}.json", json.dumps(elsewhere).encode())
+    first.add(Row("in/a", f"{bucket}/a.png", "done"))
+    first.flush()
+    second = Manifest(bucket)
+    with at_work(bucket, second.run):
+        second.open(settings, overwrite=False)
+        second.add(Row("in/b", f"{bucket}/b.png", "done"))
+        second.flush()
+        first.add(Row("in/c", f"{bucket}/c.png", "done"))
+        first.flush()
+        path = second.close([f"{bucket}/b.png"])
+    assert "a run on elsewhere was at work here a short while ago" in caplog.text
+    assert {json.loads(line)["input"] for line in read_bytes(path).decode().splitlines()} == {"in/a", "in/b", "in/c"}
+    first.add(Row("in/d", f"{bucket}/d.png", "done"))
+    path = first.close([])
+    assert {json.loads(line)["input"][-1] for line in read_bytes(path).decode().splitlines()} == set("abcd")
+
+
+def test_marks_of_the_dead_are_no_hindrance(bucket):
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    for name, facts in {
+        "dead": {"host": socket.gethostname(), "process": dead.pid, "seen": time.time()},
+        "long ago": {"host": "elsewhere", "process": 1, "seen": time.time() - 7200},
+        "half": None,
+    }.items():
+        write_bytes(f"{bucket}/{RUNNING}/{name}.json", json.dumps(facts).encode() if facts else b'{"ho')
+    with at_work(bucket, "new"):
+        assert list(files_under(f"{bucket}/{RUNNING}")) == [f"/bucket/{RUNNING}/new.json"]
+    assert files_under(f"{bucket}/{RUNNING}") == {}
+    with pytest.raises(ZeroDivisionError), at_work(bucket, "new"):
+        raise ZeroDivisionError
+    assert files_under(f"{bucket}/{RUNNING}") == {}
+
+
+def test_files_of_other_kinds_are_told(tree, caplog):
+    for name in ("in/a.gif", "in/deep/b.heic", "in/.hidden.gif"):
+        (tree / name).touch()
+    plan_cluster(["in"], "out")
+    assert "left out: 2 files of other kinds (.gif, .heic)" in caplog.text
 
 
 def test_a_picture_over_which_workers_keep_dying_is_given_up(bucket):
