@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 import sys
+import tarfile
 import venv
 import zipfile
 from pathlib import Path
@@ -42,6 +43,19 @@ def test_wheel_holds_the_package_and_nothing_else(wheel):
     ):
         assert needed in names
     assert wheel.stat().st_size < 20e6
+
+
+def test_a_source_archive_holds_what_a_clone_needs(tmp_path):
+    run(sys.executable, "-m", "build", "--sdist", "--no-isolation", "--outdir", tmp_path, ROOT)
+    (archive,) = tmp_path.glob("*.tar.gz")
+    with tarfile.open(archive) as opened:
+        names = {name.partition("/")[2] for name in opened.getnames()}
+    tracked = (
+        run("git", "ls-files", cwd=ROOT).split("\n") if (ROOT / ".git").exists() else ["Makefile", "tests/conftest.py"]
+    )
+    kept_out = ("weights/", ".gitignore", "MANIFEST.in")
+    assert [name for name in tracked if name and name not in names and not name.startswith(kept_out)] == []
+    assert archive.stat().st_size < 40e6
 
 
 def test_wheel_runs_in_a_clean_environment(wheel, tmp_path):

@@ -85,7 +85,7 @@ class Manifest:
         return True
 
     def add(self, row: Row) -> None:
-        """Take a row; it is on disk within a second, later within a minute."""
+        """Take a row. What has gathered is written with a row that comes a second, or in long runs a minute, later."""
         self.rows[row.output] = row
         self._new.append(row)
         now = time.monotonic()
@@ -134,10 +134,10 @@ class Manifest:
         parts = (str(filesystem.unstrip_protocol(name)) for name in self._parts_on_disk())
         for url in (join(self.out, NAME), *parts):
             try:
-                lines = read_bytes(url).decode().splitlines()
+                lines = read_bytes(url).decode().split("\n")  # not splitlines: names may hold other separators
             except FileNotFoundError:
                 continue
-            rows.update({row.output: row for row in map(_decoded, lines)})
+            rows.update({row.output: row for row in map(_decoded, filter(None, lines))})
         return rows
 
     def _parts_on_disk(self) -> list[str]:

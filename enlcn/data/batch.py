@@ -1,4 +1,7 @@
-"""What a batch of crops is: plain settings, no torch. Runs add where the images live, samplings whose share it is."""
+"""What a batch of crops is: plain settings, no torch.
+
+`DataConfig` adds where decoded images are kept, `Sampling` which process takes which share.
+"""
 
 from dataclasses import dataclass
 

@@ -11,7 +11,7 @@ from enlcn.export.graph import weights_digest
 from enlcn.export.onnx import export_onnx, require_packages
 from enlcn.plain_config import to_plain
 from enlcn.version import __version__
-from enlcn.zoo.cache import make_folder
+from enlcn.zoo.cache import with_folder
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ def cached_onnx(name: str, *, precision: str = "auto") -> Path:
     network = load(name)
     whole = json.dumps([weights_digest(network), to_plain(network.config)])  # amplification and the like are no weights
     key = hashlib.sha256(whole.encode()).hexdigest()[:16]
-    path = make_folder(cache_folder() / "onnx" / f"{key}-{precision}-{__version__}.onnx")
+    path = with_folder(cache_folder() / "onnx" / f"{key}-{precision}-{__version__}.onnx")
     if not path.exists():
         require_packages()
         log.info("writing %s as ONNX, once; it is kept in %s", name, path)

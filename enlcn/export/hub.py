@@ -82,7 +82,7 @@ def _silent_retries() -> Iterator[None]:
 def save_folder(
     network: SRNetwork, folder: str | os.PathLike[str], *, name: str, half: bool = False, overwrite: bool = False
 ) -> None:
-    """Write what the Hub wants (model.safetensors, config.json, README.md), complete or not at all.
+    """Write what the Hub wants (model.safetensors, config.json, README.md), each file complete or not at all.
 
     Args:
         network: what to save.

@@ -19,7 +19,6 @@ N1N2 = {
 
 # Figure 6 is a drawing: the text says that k = 6 is best. Table 2 gives two of its points, with contrastive learning.
 AMPLIFICATION = {1: 32.41, 6: 32.48}
-BEST_AMPLIFICATION = 6
 
 # Table 4: Urban100 x4; GFLOPs at 100 x 100 with 64 channels in and out, PSNR where given.
 EFFICIENCY: dict[str, tuple[float, float | None]] = {

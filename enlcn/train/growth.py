@@ -1,10 +1,10 @@
 """Larger networks that begin as smaller ones: the same function, with room to learn more.
 
-The given network takes the first channels; what it does not fill begins as ever, but is not heard by what it fills.
-Blocks and attentions it does not have add nothing to its channels. So the larger network computes what the given one
-did, and every weight that is new learns from its first or second step on. With another number of random features F is
-drawn anew, and the attention estimates what it did before with that. Only the further queries and keys of ENLCA's
-rivals stay 0: what counts there is their product.
+The given network takes the first channels. The others begin with fresh weights, but those by which they would act on
+the first are zero. Blocks and attentions it does not have add nothing to its channels. So the larger network computes
+what the given one did, and every weight that is new learns from its first or second step on. With another number of
+random features F is drawn anew, and the attention estimates what it did before with that. Only the further queries and
+keys of ENLCA's rivals stay 0: what counts there is their product.
 """
 
 from collections.abc import Iterator, Mapping

@@ -140,7 +140,7 @@ class RunFolder:
 
     def save(self, snapshot: Snapshot) -> None:
         """Replace checkpoints/last."""
-        content = {field: getattr(snapshot, field) for field in vars(snapshot)}
+        content = dict(vars(snapshot))
         config = json.dumps(to_plain(snapshot.config))
         content |= {"config": config, "format": TRAINING_FORMAT, "version": FORMAT_VERSION}
         with atomic_write(self.last, overwrite=True) as temporary, patient_file(temporary) as file:

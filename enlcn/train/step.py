@@ -1,4 +1,4 @@
-"""One training step: draw a batch, forward, loss, backward, clip, optimizer, average. No word to the host on the way.
+"""One training step: draw a batch, forward, loss, backward, clip, optimizer, average. It never waits for the device.
 
 A step whose loss or gradient is not finite changes no weight: the optimizer is told on the device, nobody waits for it.
 """

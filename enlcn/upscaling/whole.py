@@ -17,12 +17,12 @@ STRIP_PIXELS = 1 << 14
 def upscale_whole(
     network: SRNetwork | FastNetwork, lr: Tensor, emit_sr: EmitSR, *, progress: Progress | None = None
 ) -> None:
-    """Upscale an image held in memory.
+    """Upscale images held in memory.
 
     Args:
         network: any.
-        lr: (1, 3, H, W) in [0, 1], on the network's device.
-        emit_sr: takes the SR pixels of each strip, (1, 3, s h, s W); strips come from top to bottom.
+        lr: (B, 3, H, W) in [0, 1], on the network's device.
+        emit_sr: takes the SR pixels of each strip, (B, 3, s h, s W); strips come from top to bottom.
         progress: called with (steps done, steps in all), first with (0, steps in all); steps are modules and strips,
             with `FastNetwork`, whose modules are folded, strips alone.
     """

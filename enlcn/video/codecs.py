@@ -97,7 +97,7 @@ def encoder_options(codec: Codec, crf: int | None, preset: str | None) -> dict[s
 def pixel_formats(codec: Codec) -> list[str]:
     """The YUV formats an encoder takes, without those that only name a range."""
     formats: Any = pyav().codec.Codec(codec.encoder, "w").video_formats or []
-    return [form.name for form in formats if form.name.startswith("yuv") and form.name[3] in "4"]
+    return [form.name for form in formats if form.name.startswith("yuv4")]
 
 
 def choose_pixel_format(codec: Codec, wanted: str | None, chroma: str, bits: int) -> str:

@@ -20,7 +20,7 @@ def cached_part(part: Digest) -> Path:
     return cache_folder() / "parts" / f"{part.sha256}.part"
 
 
-def make_folder(path: Path) -> Path:
+def with_folder(path: Path) -> Path:
     """`path`, with its folder made and what killed processes left there removed."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

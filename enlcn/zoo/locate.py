@@ -9,7 +9,7 @@ from enlcn.cache_folder import cache_folder
 from enlcn.errors import UserError
 from enlcn.file_parts import is_intact, join
 from enlcn.zoo import manifest, registry
-from enlcn.zoo.cache import cached_model, make_folder
+from enlcn.zoo.cache import cached_model, with_folder
 from enlcn.zoo.download import Progress
 from enlcn.zoo.manifest import ShippedModel
 from enlcn.zoo.progress import shown
@@ -128,7 +128,7 @@ def _join(model: ShippedModel, folder: Path) -> Path:
         if not is_intact(path, model.file.whole):
             raise UserError(f"{path}: damaged (its SHA-256 is not the one in its manifest); fetch it again")
         return path
-    target = make_folder(cached_model(model.file.whole))
+    target = with_folder(cached_model(model.file.whole))
     log.debug("%s: joining %d parts in %s", model.name, len(model.file.parts), cache_folder())
     join(model.file, lambda part: folder / part.name, target, overwrite=True)
     return target

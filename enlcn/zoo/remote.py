@@ -20,7 +20,7 @@ from enlcn.errors import UserError
 from enlcn.file_parts import Digest, SplitFile, describe, is_intact, join
 from enlcn.files import atomic_write
 from enlcn.zoo import manifest
-from enlcn.zoo.cache import cached_model, cached_part, make_folder
+from enlcn.zoo.cache import cached_model, cached_part, with_folder
 from enlcn.zoo.download import Progress, fetch
 from enlcn.zoo.manifest import ShippedModel
 
@@ -52,7 +52,7 @@ def from_url(url: str, progress: Progress | None = None, *, refresh: bool = Fals
     # For people who look into the cache; what follows ? may be a key to the server.
     told = address.partition("?")[0]
     values = {"address": told, "sha256": digest.sha256, "file": asdict(describe(path))}
-    with atomic_write(make_folder(record), overwrite=True) as temporary:
+    with atomic_write(with_folder(record), overwrite=True) as temporary:
         temporary.write_text(json.dumps(values, indent=2) + "\n")
     return path
 
@@ -70,7 +70,7 @@ def fetch_parts(model: ShippedModel, address: str, progress: Progress | None = N
         for part in parts:
             _fetch_part(part, urljoin(address, quote(part.name)), _shifted(progress, before, model.size))
             before += part.size
-        join(SplitFile(model.file.whole, parts), cached_part, make_folder(target), overwrite=True)
+        join(SplitFile(model.file.whole, parts), cached_part, with_folder(target), overwrite=True)
     except (UserError, FileNotFoundError):
         # Another process that fetched the same may have joined the parts and removed them meanwhile.
         if not (target.is_file() and is_intact(target, model.file.whole)):
@@ -81,7 +81,7 @@ def fetch_parts(model: ShippedModel, address: str, progress: Progress | None = N
 
 
 def _fetch_part(part: Digest, source: str, progress: Progress | None) -> None:
-    path = make_folder(cached_part(part))
+    path = with_folder(cached_part(part))
     if path.is_file() and is_intact(path, part):  # an interrupted download leaves those that are complete
         return
     with atomic_write(path, overwrite=True) as temporary:
@@ -113,7 +113,7 @@ def _fetch_manifest(address: str, wanted: str | None, progress: Progress | None)
 def _fetch_file(address: str, wanted: str | None, progress: Progress | None) -> tuple[Digest, Path]:
     stem = re.sub(r"[^\w.-]+", "_", unquote(Path(urlsplit(address).path).name).removesuffix(".safetensors")).strip("._")
     name = f"{stem[:_LONGEST_STEM] or 'model'}.safetensors"
-    scratch = make_folder(cache_folder() / "models" / f"incoming-{uuid.uuid4().hex}")  # several may fetch it at a time
+    scratch = with_folder(cache_folder() / "models" / f"incoming-{uuid.uuid4().hex}")  # several may fetch it at a time
     with atomic_write(scratch, overwrite=True) as temporary:
         fetch(address, temporary, max_bytes=MAX_BYTES, progress=progress)
         found = describe(temporary)

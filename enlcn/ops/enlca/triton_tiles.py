@@ -3,11 +3,11 @@
 A tile is BLOCK_N positions by all channels. Sizes that are no powers of two are padded (PAD_C, PAD_D, PAD_M) and
 masked. Exponents are kept in base 2, where the hardware's exponential lives: F arrives multiplied by log2(e).
 
-Types inside the kernels, chosen by `launch.Numbers`:
+Types inside the kernels, chosen by `launch.number_types`:
     DOT     operands of the large products: bfloat16 for 16-bit x (features reach e^20: no float16), else float32.
     LOGIT   operands of F u: float16 for 16-bit x. |u| = sqrt(k) and F are small numbers, so its range is enough
             and its 11 bits make the exponent as good as tf32 does.
-    PRECISION how float32 operands are multiplied: "tf32" or "tf32x3" (float32's accuracy from three products).
+    PRECISION how float32 operands are multiplied: in tf32.
 """
 
 # mypy: disable-error-code="import-untyped,import-not-found,no-untyped-def"
