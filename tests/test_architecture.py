@@ -10,38 +10,68 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "enlcn"
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 
-# What a folder or file may not import.
-VERBS = ["train", "upscaling", "video", "evaluate", "reproduce", "export", "attention_map", "attention_picture"]
-FRONTS = ["cli", "serve", "cluster"]
-FORBIDDEN = {
-    "ops": ["models", "data", "metrics", "losses", "checkpoint", *VERBS, *FRONTS],
-    "models": ["data", "metrics", "losses", "checkpoint", *VERBS, *FRONTS],
-    "data": ["ops", "models", "losses", "checkpoint", *VERBS, *FRONTS],
-    "metrics": ["ops", "models", "losses", "checkpoint", *VERBS, *FRONTS],
-    "losses": ["models", "data", "checkpoint", *VERBS, *FRONTS],
-    "config": ["ops", "models", "data", "metrics", "losses", "checkpoint", *VERBS, *FRONTS],
-    **dict.fromkeys(VERBS, FRONTS),
+# From the bottom up: a part imports what lies in its own layer or below.
+LAYERS = [
+    ["errors", "version", "interruption", "on_first_use", "shared_scope"],
+    ["files", "cache_folder", "file_parts", "device_names", "config", "plain_config", "recipes"],
+    ["ops", "file_metadata", "weights_file"],
+    ["models", "hub_methods"],
+    ["data", "metrics", "losses", "cost"],
+    ["authors_format", "zoo"],
+    ["checkpoint"],
+    ["train", "upscaling", "video", "evaluate", "reproduce", "export", "attention_map", "attention_picture"],
+    ["cli", "serve", "cluster", "demo", "__main__"],
+]
+APART = ["ops", "models", "data", "metrics", "losses"]  # of one layer or not: only models build on ops, losses too
+MAY_USE = {"models": ["ops"], "losses": ["ops"]}
+# What is imported upwards when it is called: methods of networks that hand on to a verb, questions to a file's own kind.
+WHEN_CALLED = {
+    ("hub_methods", "export"),
+    ("zoo", "checkpoint"),
+    ("zoo", "export"),
+    ("zoo", "upscaling"),
+    ("__init__", "checkpoint"),
+    ("__init__", "models"),
+    ("__init__", "upscaling"),
+    ("__init__", "data"),
 }
 
 
-def imported_modules(path):
-    for node in ast.walk(ast.parse(path.read_text())):
+def imported_parts(path):
+    """(part, whether it is imported with the file, not when a function is called or for types alone)."""
+    tree = ast.parse(path.read_text())
+    at_once = {id(node) for node in tree.body}
+    for node in ast.walk(tree):
+        names = []
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module:
-            yield node.module
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+            names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+        parts = {name.split(".")[1] for name in names if name.startswith("enlcn.")}
+        yield from ((part, id(node) in at_once) for part in parts & PARTS)
 
 
 def part_of(path):
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
+PARTS = {part_of(path) for path in SOURCES}
+HEIGHT = {part: height for height, layer in enumerate(LAYERS) for part in layer}
+
+
+def test_every_part_has_its_layer():
+    assert set(HEIGHT) == PARTS - {"__init__"}
+
+
 @pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_imports_point_one_way(path):
-    forbidden = {f"enlcn.{name}" for name in FORBIDDEN.get(part_of(path), [])}
-    for module in imported_modules(path):
-        assert ".".join(module.split(".")[:2]) not in forbidden, f"{path.name} imports {module}"
+    own = part_of(path)
+    for part, at_once in imported_parts(path):
+        if part == own or (not at_once and (own, part) in WHEN_CALLED):
+            continue
+        assert HEIGHT[part] <= HEIGHT.get(own, 0), f"{path.name} imports enlcn.{part}, which lies above it"
+        if own in APART and part in APART:
+            assert part in MAY_USE.get(own, []), f"{path.name} imports enlcn.{part}"
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
