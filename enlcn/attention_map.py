@@ -13,11 +13,19 @@ from enlcn.errors import UserError
 from enlcn.models.attention import ENLCA, Attention
 from enlcn.models.backbone import SRNetwork
 from enlcn.models.rivals import CCA, NLSA
-from enlcn.ops.criss_cross import criss_cross_attention
-from enlcn.ops.features import log_features
-from enlcn.ops.hashed_attention import draw_rotations, hashed_attention
+from enlcn.ops.attention_rows import (
+    criss_cross_row,
+    exact_row,
+    features_row,
+    fixed_rotations,
+    hashed_order,
+    hashed_row,
+)
 from enlcn.ops.projection import draw_projection
-from enlcn.ops.softmax_attention import correlation_row
+
+# Of maps that a network's own attention has no setting for: the paper's m, and NLSN's bucket.
+NUM_FEATURES = 128
+BUCKET_SIZE = 144
 
 
 @dataclass(frozen=True)
@@ -98,7 +106,7 @@ def _walk(
             if module in chosen:
                 q, k = attention.queries_keys(x)
                 for name in weighings or [own_weighing(attention)]:
-                    row = WEIGHINGS[name](q, k, size, index, attention)
+                    row = WEIGHINGS[name](q[0], k[0], size, index, attention)
                     yield AttentionMap(module, name, row.view(size))
         if module == max(chosen):
             return  # nothing deeper is wanted
@@ -112,38 +120,31 @@ def own_weighing(attention: Attention) -> str:
     return "criss-cross" if isinstance(attention, CCA) else "exact"
 
 
+def hashing_of(attention: Attention, dim: int) -> tuple[Tensor, int]:
+    """The hashing directions (R, D, H / 2) and positions a bucket of an attention; NLSN's where it has none."""
+    if isinstance(attention, NLSA):
+        return attention.rotations, attention.bucket_size
+    return fixed_rotations(dim), BUCKET_SIZE
+
+
 def _exact(q: Tensor, k: Tensor, size: torch.Size, index: int, attention: Attention) -> Tensor:
-    return correlation_row(q, k, index)[0]
+    return exact_row(q, k, index)
 
 
 def _features(q: Tensor, k: Tensor, size: torch.Size, index: int, attention: Attention) -> Tensor:
     if isinstance(attention, ENLCA):
-        projection, eps = attention.projection, attention.feature_eps
-    else:
-        generator = torch.Generator().manual_seed(0)
-        projection, eps = draw_projection(128, q.shape[-1], generator=generator).to(q.device), 0.0
-    log_q = log_features(q[0, index : index + 1], projection, eps)  # (1, M)
-    log_k = log_features(k[0], projection, eps)  # (N, M)
-    return torch.softmax((log_q + log_k).logsumexp(-1), dim=0)
+        return features_row(q, k, index, attention.projection, attention.feature_eps)
+    projection = draw_projection(NUM_FEATURES, q.shape[1], generator=torch.Generator().manual_seed(0))
+    return features_row(q, k, index, projection.to(q.device))
 
 
 def _hashed(q: Tensor, k: Tensor, size: torch.Size, index: int, attention: Attention) -> Tensor:
-    if isinstance(attention, NLSA):
-        return _row_of(lambda v: attention.weigh(q, k, v, size), q, index)
-    rotations = draw_rotations(q.shape[-1], 4, generator=torch.Generator().manual_seed(0)).to(q.device)
-    return _row_of(lambda v: hashed_attention(q, k, v, rotations), q, index)
+    rotations, bucket_size = hashing_of(attention, q.shape[1])
+    return hashed_row(q, k, index, hashed_order(k, rotations.to(k.device), bucket_size), bucket_size)
 
 
 def _criss_cross(q: Tensor, k: Tensor, size: torch.Size, index: int, attention: Attention) -> Tensor:
-    grid_q, grid_k = (t.mT.unflatten(2, size) for t in (q, k))
-    return _row_of(lambda v: criss_cross_attention(grid_q, grid_k, v.mT.unflatten(2, size)).flatten(2).mT, q, index)
-
-
-def _row_of(attend: Callable[[Tensor], Tensor], q: Tensor, index: int) -> Tensor:
-    """The weights of any attention: it is linear in v, so they are the slopes of its output."""
-    with torch.enable_grad():
-        v = q.new_zeros(1, q.shape[1], 1, requires_grad=True)
-        return torch.autograd.grad(attend(v)[0, index, 0], v)[0].flatten()
+    return criss_cross_row(q, k, index, (size[0], size[1]))
 
 
 WEIGHINGS: dict[str, Callable[[Tensor, Tensor, torch.Size, int, Attention], Tensor]] = {

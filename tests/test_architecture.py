@@ -24,7 +24,7 @@ LAYERS = [
 ]
 APART = ["ops", "models", "data", "metrics", "losses"]  # of one layer or not: only models build on ops, losses too
 MAY_USE = {"models": ["ops"], "losses": ["ops"]}
-# What is imported upwards when it is called: methods of networks that hand on to a verb, questions to a file's own kind.
+# Imported upwards, when called: methods of networks that hand on to a verb, questions to a file's own kind.
 WHEN_CALLED = {
     ("hub_methods", "export"),
     ("zoo", "checkpoint"),

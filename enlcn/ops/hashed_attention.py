@@ -49,7 +49,7 @@ def hashed_attention(q: Tensor, k: Tensor, v: Tensor, rotations: Tensor, *, buck
         (B, N, C) in q's type.
     """
     num_positions = k.shape[1]
-    hashes = hash_directions(k, rotations, _num_hashes(num_positions, bucket_size, 2 * rotations.shape[-1]))
+    hashes = hash_directions(k, rotations, num_hashes(num_positions, bucket_size, 2 * rotations.shape[-1]))
     order = hashes.sort(dim=-1, stable=True).indices  # (B, R, N): sorted place -> position
     q_bucket, k_bucket, v_bucket = (_cut(_take(x, order), bucket_size) for x in (q, k, v))  # (B, R, G, S, .)
     is_real = _cut(torch.ones_like(order, dtype=torch.bool).unsqueeze(-1), bucket_size).squeeze(-1)
@@ -65,7 +65,8 @@ def hashed_attention(q: Tensor, k: Tensor, v: Tensor, rotations: Tensor, *, buck
     return (mixed * torch.softmax(found, dim=1).unsqueeze(-1)).sum(1).to(q.dtype)
 
 
-def _num_hashes(num_positions: int, bucket_size: int, limit: int) -> int:
+def num_hashes(num_positions: int, bucket_size: int, limit: int) -> int:
+    """How many values the hash takes: about one a bucket, an even number, at most `limit`."""
     buckets = num_positions // bucket_size
     return max(2, min(buckets + buckets % 2, limit))
 

@@ -25,19 +25,6 @@ def softmax_attention(q: Tensor, k: Tensor, v: Tensor, *, chunk_size: int | None
     return torch.cat(parts, dim=1).to(q.dtype)
 
 
-def correlation_row(q: Tensor, k: Tensor, index: int) -> Tensor:
-    """Where position `index` looks: softmax over all positions of its inner products (Figure 1).
-
-    Args:
-        q, k: (B, N, D).
-        index: the query's position.
-
-    Returns:
-        (B, N), each row summing to 1.
-    """
-    return _weights(q[:, index : index + 1], k).squeeze(1)
-
-
 def _weights(q: Tensor, k: Tensor) -> Tensor:
     with no_autocast(q.device):
         return torch.softmax(at_least_float32(q) @ at_least_float32(k).mT, dim=-1)  # (B, n, N)

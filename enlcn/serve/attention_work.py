@@ -14,22 +14,14 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from enlcn.attention_map import AttentionMap
+from enlcn.attention_map import NUM_FEATURES, AttentionMap, hashing_of
 from enlcn.data.image import Image
 from enlcn.data.image_io import ImageError, to_tensor
 from enlcn.errors import UserError
 from enlcn.models.attention import ENLCA, Attention
 from enlcn.models.backbone import SRNetwork
-from enlcn.models.rivals import NLSA
+from enlcn.ops.attention_rows import criss_cross_row, exact_row, features_row, hashed_order, hashed_row
 from enlcn.ops.projection import draw_projection
-from enlcn.serve.attention_rows import (
-    criss_cross_row,
-    exact_row,
-    features_row,
-    fixed_rotations,
-    hashed_order,
-    hashed_row,
-)
 from enlcn.serve.catalogue import Model, describe
 from enlcn.serve.decoding import decode
 from enlcn.serve.jobs import Result, Watch
@@ -41,8 +33,6 @@ from enlcn.upscaling.planes import MemoryPlane
 from enlcn.upscaling.resizing import resize_plane
 
 WEIGHINGS = ("features", "exact", "hashed", "criss-cross")
-BUCKET_SIZE = 144  # NLSN's
-DEFAULT_FEATURES = 128  # where the network has none of its own
 
 
 @dataclass(frozen=True)
@@ -132,7 +122,7 @@ class AttentionWork:
             "size": {"width": explored.size[1], "height": explored.size[0]},
             "point": {"x": x, "y": y},
             "k": options.amplification or facts["attention"]["k"],
-            "m": options.num_features or facts["attention"]["m"] or DEFAULT_FEATURES,
+            "m": options.num_features or facts["attention"]["m"] or NUM_FEATURES,
             "modules": drawn,
         }
 
@@ -200,11 +190,9 @@ def _module(
             proj, eps = _projection(number, attention, q, options)
             rows[name] = features_row(q, k, index, proj, eps)
         elif name == "hashed":
-            rotations, bucket_size = fixed_rotations(q.shape[1]).to(q.device), BUCKET_SIZE
-            if isinstance(attention, NLSA):
-                rotations, bucket_size = attention.rotations, attention.bucket_size
+            rotations, bucket_size = hashing_of(attention, q.shape[1])
             if number not in explored.orders:  # hashing all keys takes longer than all the rest
-                explored.orders[number] = hashed_order(k, rotations, bucket_size)
+                explored.orders[number] = hashed_order(k, rotations.to(k.device), bucket_size)
             rows[name] = hashed_row(q, k, index, explored.orders[number], bucket_size)
         else:
             rows[name] = criss_cross_row(q, k, index, explored.size)
@@ -229,7 +217,7 @@ def _projection(number: int, attention: Attention, q: Tensor, options: Attention
     own = attention if isinstance(attention, ENLCA) else None
     if own is not None and options.seed is None and options.num_features in (None, own.num_features):
         return own.projection, own.feature_eps
-    count = options.num_features or (own.num_features if own is not None else DEFAULT_FEATURES)
+    count = options.num_features or (own.num_features if own is not None else NUM_FEATURES)
     generator = torch.Generator().manual_seed((options.seed or 0) * 64 + number)
     kind = own.projection_kind if own is not None else "orthogonal"
     drawn = draw_projection(count, q.shape[1], kind=kind, generator=generator)

@@ -40,6 +40,14 @@ def test_sixteen_bit_input_is_computed_in_float32(dtype):
     assert torch.equal(out, enlca(x.float(), *weights, amplification=6.0).to(dtype))
 
 
+def test_kernels_are_not_asked_for_in_vain():
+    module = ENLCA(32, num_features=16, backend="triton")
+    with pytest.raises(
+        ValueError, match="the kernels run on NVIDIA GPUs since Ampere, not on this cpu; take backend='"
+    ):
+        module(torch.randn(1, 32, 5, 6))
+
+
 def test_unknown_backend_lists_the_known():
     with pytest.raises(ValueError, match="choose from auto, naive, triton"):
         enlca(torch.randn(1, 32, 2, 2), *arguments(), amplification=6.0, backend="cuda")

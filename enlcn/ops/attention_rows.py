@@ -1,6 +1,6 @@
 """One query's weights under every attention, computed for that query alone: fast enough to click around with.
 
-Each equals the row that `enlcn.attention_map` takes from the whole attention.
+Each equals a row of the whole attention: what its output takes of every value.
 
 Axes: N = H W positions, D query/key width, M features, R rounds, S positions per bucket.
 """
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from enlcn.ops.features import log_features
-from enlcn.ops.hashed_attention import MAX_HASHES, draw_rotations, hash_directions
+from enlcn.ops.hashed_attention import MAX_HASHES, draw_rotations, hash_directions, num_hashes
 
 _CHUNK_FEATURES = 1 << 22  # of keys, in memory at a time
 
@@ -29,9 +29,8 @@ def features_row(q: Tensor, k: Tensor, index: int, proj: Tensor, eps: float = 0.
 
 def hashed_order(k: Tensor, rotations: Tensor, bucket_size: int) -> Tensor:
     """Positions sorted by hash, the same for every query and every length of k. (N, D), (R, D, H / 2) -> (R, N)."""
-    buckets = k.shape[0] // bucket_size
-    num_hashes = max(2, min(buckets + buckets % 2, 2 * rotations.shape[-1]))
-    return hash_directions(k[None], rotations, num_hashes)[0].sort(dim=-1, stable=True).indices
+    count = num_hashes(k.shape[0], bucket_size, 2 * rotations.shape[-1])
+    return hash_directions(k[None], rotations, count)[0].sort(dim=-1, stable=True).indices
 
 
 def hashed_row(q: Tensor, k: Tensor, index: int, order: Tensor, bucket_size: int) -> Tensor:
