@@ -61,9 +61,8 @@ def enlca(
     if backend not in BACKENDS:
         raise ValueError(f"unknown backend {backend!r}; choose from {', '.join(BACKENDS)}")
     if backend == "triton" and not kernels_run_on(x.device):
-        raise ValueError(
-            f"the kernels run on NVIDIA GPUs since Ampere, not on this {x.device.type}; take backend='auto'"
-        )
+        device = x.device.type
+        raise ValueError(f"the kernels run on NVIDIA GPUs since Ampere, not on this {device}; take backend='auto'")
     if backend == "triton" or (backend == "auto" and can_run(x, proj)):
         return _by_kernels(x, weights, amplification, feature_eps, res_scale)
     return naive.enlca(x, *weights, amplification=amplification, feature_eps=feature_eps, res_scale=res_scale)
