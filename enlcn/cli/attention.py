@@ -78,7 +78,9 @@ def attention(
 
 
 def _is_untrained(name: str) -> bool:
-    return name.startswith("untrained:")
+    from enlcn.zoo import UNTRAINED_PREFIX
+
+    return name.startswith(UNTRAINED_PREFIX)
 
 
 def _parse_point(text: str) -> tuple[int, int]:

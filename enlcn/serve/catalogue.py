@@ -2,7 +2,6 @@
 
 import json
 import re
-import struct
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -11,10 +10,10 @@ from typing import Any
 from enlcn import recipes, zoo
 from enlcn.config import SCALES, ModelConfig
 from enlcn.errors import UserError, did_you_mean
+from enlcn.file_metadata import metadata_of
 from enlcn.serve.problems import Problem
 from enlcn.zoo.locate import is_remote
 
-_UNTRAINED = "untrained:"
 _SCALE_SUFFIX = re.compile(r"-x([234])$")
 
 
@@ -92,9 +91,11 @@ def describe(checkpoint: str) -> dict[str, Any]:
     from enlcn.checkpoint import read_config_of
     from enlcn.cost import num_parameters
 
-    trained = not checkpoint.startswith(_UNTRAINED)
+    trained = not checkpoint.startswith(zoo.UNTRAINED_PREFIX)
     config: ModelConfig = (
-        read_config_of(zoo.locate(checkpoint)) if trained else recipes.network(checkpoint.removeprefix(_UNTRAINED))
+        read_config_of(zoo.locate(checkpoint))
+        if trained
+        else recipes.network(checkpoint.removeprefix(zoo.UNTRAINED_PREFIX))
     )
     attention = config.attention
     return {
@@ -121,18 +122,15 @@ def contrast(checkpoint: str) -> bool | None:
     try:
         if path.is_dir():  # a training run
             return float(json.loads((path / "config.json").read_text())["loss"]["contrastive_weight"]) > 0
-        with path.open("rb") as file:
-            (length,) = struct.unpack("<Q", file.read(8))
-            metadata = json.loads(file.read(min(length, 2**24)))["__metadata__"]
-        return float(json.loads(metadata["training"])["loss"]["contrastive_weight"]) > 0
-    except (OSError, ValueError, KeyError, TypeError, struct.error):
+        return float(json.loads(metadata_of(path)["training"])["loss"]["contrastive_weight"]) > 0
+    except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
 def _model(source: str) -> Model:
-    if source.startswith(_UNTRAINED):
+    if source.startswith(zoo.UNTRAINED_PREFIX):
         match = _SCALE_SUFFIX.search(source)
-        recipes.network(source.removeprefix(_UNTRAINED))
+        recipes.network(source.removeprefix(zoo.UNTRAINED_PREFIX))
         return Model(source, source, (int(match[1]),) if match else SCALES)
     if source.endswith(".onnx"):
         raise UserError(f"{source}: the studio shows what happens inside a network; give it weights, not ONNX")

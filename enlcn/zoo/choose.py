@@ -2,12 +2,12 @@
 
 import json
 import re
-import struct
 from pathlib import Path
 
 from enlcn import recipes
 from enlcn.config import SCALES
 from enlcn.errors import UserError, did_you_mean
+from enlcn.file_metadata import metadata_of
 from enlcn.zoo import manifest, registry
 from enlcn.zoo.locate import is_remote, locate, manifest_folder
 
@@ -142,9 +142,6 @@ def refuse_unknown(path: Path) -> None:
 def _scale_in_header(path: Path) -> int | None:
     """The scale in the config of one of our files; None where it has none, which loading it will explain."""
     try:
-        with path.open("rb") as file:
-            (length,) = struct.unpack("<Q", file.read(8))
-            header = json.loads(file.read(min(length, 2**26)))
-        return int(json.loads(header["__metadata__"]["config"])["scale"])
-    except (OSError, struct.error, ValueError, KeyError, TypeError):
+        return int(json.loads(metadata_of(path)["config"])["scale"])
+    except (ValueError, KeyError, TypeError):
         return None
