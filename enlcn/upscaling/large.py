@@ -10,9 +10,9 @@ import torch
 
 from enlcn.data import vips_codec
 from enlcn.data.image import TooManyPixelsError, check_pixel_count
-from enlcn.data.image_formats import FORMATS, rounding_note, sniff_format
-from enlcn.data.image_io import MAX_PIXELS, check_can_write, has_transparency, load_image
-from enlcn.data.pillow_codec import OPENING
+from enlcn.data.image_formats import FORMATS, sniff_format
+from enlcn.data.image_io import MAX_PIXELS, check_can_write, has_transparency, load_image, writing_notes
+from enlcn.data.pillow_codec import OPENING, orientation_in
 from enlcn.errors import UserError
 from enlcn.files import atomic_write
 from enlcn.upscaling import memory
@@ -92,11 +92,11 @@ def upscale_large(batch: "Batch", job: Job, progress: Progress | None) -> dict[s
         facts.pop("seconds")
         facts["disk"] += scratch.disk_used
     sizes = {"lr_size": (opened.width, opened.height), "sr_size": (out_width, out_height)}
-    told = opened.notes
-    if note := rounding_note(job.format, 8 * result.dtype.itemsize):
+    lost = writing_notes(job.format, 8 * result.dtype.itemsize, opened.like.iptc)
+    for note in lost:
         log.warning("%s: %s", job.target, note)
-        told += (note,)
-    return facts | sizes | {"model": batch.checkpoint_for(opened.height, opened.width), "told": told}
+    model = batch.checkpoint_for(opened.height, opened.width)
+    return facts | sizes | {"model": model, "told": (*opened.notes, *lost)}
 
 
 def _read(opened: Any, scratch: Scratch) -> Source:
@@ -131,8 +131,11 @@ def header_size(path: Path) -> tuple[int, int] | None:
         with OPENING, Pillow.open(path) as opened:
             # Pillow gives the size of a turned TIFF as seen, and of all others as stored.
             tags = getattr(opened, "tag_v2", None)
-            width, height = opened.size if tags is None else (tags[_TIFF_WIDTH], tags[_TIFF_HEIGHT])
-            return (height, width) if opened.getexif().get(_ORIENTATION, 1) >= 5 else (width, height)
+            if tags is None:
+                width, height, orientation = *opened.size, orientation_in(opened)
+            else:
+                width, height, orientation = tags[_TIFF_WIDTH], tags[_TIFF_HEIGHT], tags.get(_ORIENTATION, 1)
+            return (height, width) if orientation >= 5 else (width, height)
     except Exception:  # damaged headers raise nearly anything; reading the picture will say what is wrong
         return None
 
