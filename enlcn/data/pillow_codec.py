@@ -140,15 +140,20 @@ def _save_options(format: str, quality: int | None, lossless: bool) -> dict[str,
     return {"compression": "tiff_deflate"} if format == "tiff" else {}
 
 
+def refuse_mode(mode: str, name: str) -> None:
+    """An error for pictures of a mode of Pillow's whose samples are not read."""
+    if mode in ("I", "F"):
+        raise UnsupportedImageError(f"{name}: has 32-bit samples; convert it to 8 or 16 bits a channel")
+    if mode == "LAB":
+        raise UnsupportedImageError(f"{name}: {LAB_REFUSAL}")
+
+
 def _to_grey_or_rgb(image: Any, name: str) -> tuple[np.ndarray, bytes | None]:
     """Planes (H, W) or (H, W, 2 to 4) of grey or RGB with or without alpha, and their profile."""
     icc = image.info.get("icc_profile")
     if image.mode == "CMYK":
         return _cmyk_to_srgb(image, icc)
-    if image.mode in ("I", "F"):
-        raise UnsupportedImageError(f"{name}: has 32-bit samples; convert it to 8 or 16 bits a channel")
-    if image.mode == "LAB":
-        raise UnsupportedImageError(f"{name}: {LAB_REFUSAL}")
+    refuse_mode(image.mode, name)
     if image.mode.startswith("I;16"):  # the one 16-bit kind that Pillow keeps
         return np.asarray(image).astype(np.uint16), icc
     has_alpha = image.mode.endswith(("A", "a")) or "transparency" in image.info

@@ -84,8 +84,6 @@ class ImageStream:
             dpi=vips_codec.dpi_of(self._image),
         )
         self.like = upright(like, self._orientation)
-        for note in self.notes:
-            log.warning("%s: %s", path, note)
 
     def _open(self, level: str) -> Any:
         try:
