@@ -105,11 +105,19 @@ def _video_plan(job: Any, options: Any, video: Any) -> tuple[str, str]:
         plan, _ = plan_encoding(video.encode, facts, size, container_for(job.target))
     except UserError as error:
         return _line(job, "", str(error).removeprefix(f"{job.source}: "), options)
-    count = video.clip.count(facts) or "unknown"
-    told = f"{facts.width}x{facts.height} -> {plan.width}x{plan.height}, {count} frames, "
+    told = f"{facts.width}x{facts.height} -> {plan.width}x{plan.height}, {_frames(video.clip, facts)}, "
     told += f"{plan.encoder} {plan.pixel_format}"
     problem = _scale_problem(options.target.factor(facts.height, facts.width), options.model)
     return _line(job, told, problem, options)
+
+
+def _frames(clip: Any, facts: Any) -> str:
+    """How many pictures of a video will be upscaled, as far as can be told."""
+    count = clip.count(facts)
+    if count is None:
+        return "unknown number of frames"
+    is_exact = count == clip.frames or (facts.is_counted and clip.start is None and clip.end is None)
+    return f"{'' if is_exact else 'about '}{count} frame{'s' * (count != 1)}"
 
 
 def _line(job: Any, told: str, problem: str, options: Any) -> tuple[str, str]:
