@@ -47,9 +47,14 @@ def plan_work(inputs: list[str], naming: Any) -> Work:
 
 
 def say_plan(work: Work, options: Any, video: Any) -> None:
-    """What would become of each, and what would be in the way, which makes the exit code 1."""
-    from enlcn.upscaling.devices import resolve_device
+    """What would become of each, and what would be in the way, which makes the exit code 1.
 
+    An error where the model or the device is not there.
+    """
+    from enlcn.upscaling.devices import resolve_device
+    from enlcn.zoo import refuse_absent_model
+
+    refuse_absent_model(options.model)
     resolve_device(options.engine.device)
     told = [_video_plan(job, options, video) for job in work.videos]
     told += _picture_plans(work.pictures, options)
@@ -69,7 +74,7 @@ def say_left_out(left_out: Any) -> bool:
 
 
 def _picture_plans(jobs: list[Any], options: Any) -> list[tuple[str, str]]:
-    """What would become of pictures, and what is in the way of each, or "". An error where the model is not there."""
+    """What would become of pictures, and what is in the way of each, or ""."""
     from enlcn.upscaling.batch import Batch
 
     batch = Batch(options)
