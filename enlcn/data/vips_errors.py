@@ -31,8 +31,8 @@ def unreadable(error: Any, format: str, name: str) -> ImageError:
     if "labq" in str(error):  # of 8 bits, which it takes for a packing of its own
         return UnsupportedImageError(f"{name}: {LAB_REFUSAL}")
     if missing := _NOT_BUILT_IN.search(str(error)):
-        told = f"its {missing[1]} compression is not read here; save it with LZW or Deflate"
-        return UnsupportedImageError(f"{name}: {told}")
+        reason = f"its {missing[1]} compression is not read here; save it with LZW or Deflate"
+        return UnsupportedImageError(f"{name}: {reason}")
     return ImageError(f"{name}: damaged or truncated {FORMATS[format].name} file{because(error)}")
 
 
