@@ -8,7 +8,7 @@ from enlcn.version import __version__
 
 if TYPE_CHECKING:
     from enlcn.checkpoint import load, save
-    from enlcn.data.image_io import save_image
+    from enlcn.data.in_python import save_image
     from enlcn.models.attention import ENLCA
     from enlcn.models.backbone import EDSR, ENLCN, SRNetwork
     from enlcn.upscaling import upscale
@@ -25,7 +25,7 @@ __getattr__, __dir__ = on_first_use(
         "SRNetwork": "enlcn.models.backbone",
         "load": "enlcn.checkpoint",
         "save": "enlcn.checkpoint",
-        "save_image": "enlcn.data.image_io",
+        "save_image": "enlcn.data.in_python",
         "upscale": "enlcn.upscaling.api",
     },
 )

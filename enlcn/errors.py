@@ -1,7 +1,11 @@
 """Errors meant for the user: one line that says what is wrong, where, and what to do."""
 
+import re
 from collections.abc import Collection
 from difflib import get_close_matches
+
+# Control characters, other ends of lines, and what stands for bytes that are no UTF-8.
+_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
 class UserError(Exception):
@@ -22,6 +26,21 @@ def require_choice(name: str, value: object, choices: Collection[object]) -> Non
 def pip_install(extra: str) -> str:
     """The command that brings an extra's dependencies."""
     return f"pip install 'enlcn[{extra}]'"
+
+
+def printable(text: str) -> str:
+    """Text in one line that any terminal and any JSON reader takes: what names may hold besides is escaped.
+
+    >>> print(printable("new\\nline.png"), printable(b"bad\\xff.png".decode(errors="surrogateescape")))
+    new\\nline.png bad\\xff.png
+    """
+    return _UNPRINTABLE.sub(lambda found: _escaped(found[0]), text)
+
+
+def _escaped(character: str) -> str:
+    if "\udc80" <= character <= "\udcff":  # a byte of a name that is no UTF-8
+        return f"\\x{ord(character) - 0xDC00:02x}"
+    return character.encode("unicode_escape").decode()
 
 
 def did_you_mean(name: str, known: Collection[str], *, most: int = 3) -> str:

@@ -11,7 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Table
 
 from enlcn import interruption
-from enlcn.errors import UserError
+from enlcn.errors import UserError, printable
 
 # Without emoji: they would take the place of names such as a:car:.png.
 out = Console(highlight=False, soft_wrap=True, emoji=False)
@@ -27,6 +27,12 @@ class _LineHandler(logging.Handler):
         err.print(self.format(record), markup=False)
 
 
+def _in_one_line(record: logging.LogRecord) -> bool:
+    """Escape what names in a message may hold; every message is shown."""
+    record.msg, record.args = printable(record.getMessage()), ()
+    return True
+
+
 def set_verbosity(level: int) -> None:
     """-1 quiet (errors only), 0 normal, 1 verbose (debug messages)."""
     out.quiet = level < 0
@@ -34,14 +40,15 @@ def set_verbosity(level: int) -> None:
     if not err.is_terminal:
         handler = _LineHandler()
         handler.setFormatter(logging.Formatter("%(levelname)s %(message)s" if level > 0 else "%(message)s"))
+    handler.addFilter(_in_one_line)
     log.handlers = [handler]
     log.setLevel({-1: logging.ERROR, 0: logging.INFO}.get(level, logging.DEBUG))
 
 
 def say(text: str, *, to: Console | None = None) -> None:
-    """Print a line as it is: names and paths may hold what looks like markup. Silent with -q."""
+    """Print one line as it is: names and paths may hold what looks like markup. Silent with -q."""
     if not out.quiet:
-        (to or out).print(text, markup=False)
+        (to or out).print(printable(text), markup=False)
 
 
 def show_card(title: str, facts: Iterable[tuple[str, str]]) -> None:
@@ -142,5 +149,5 @@ def _refused_value(error: BaseException) -> object:
 
 
 def escape(text: str) -> str:
-    """Text that rich prints as it is, brackets included."""
-    return text.replace("[", "\\[")
+    """Text that rich prints in one line as it is, brackets included."""
+    return printable(text).replace("[", "\\[")

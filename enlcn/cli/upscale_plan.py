@@ -47,12 +47,17 @@ def plan_work(inputs: list[str], naming: Any) -> Work:
 
 
 def say_plan(work: Work, options: Any, video: Any) -> None:
-    """What would become of each, and what would be in the way, which makes the exit code 1."""
-    from enlcn.upscaling.devices import resolve_device
+    """What would become of each, and what would be in the way, which makes the exit code 1.
 
+    An error where the model or the device is not there.
+    """
+    from enlcn.upscaling.devices import resolve_device
+    from enlcn.zoo import refuse_absent_model
+
+    refuse_absent_model(options.model)
     resolve_device(options.engine.device)
     told = [_video_plan(job, options, video) for job in work.videos]
-    told += [_picture_plan(job, options) for job in work.pictures]
+    told += _picture_plans(work.pictures, options)
     for line, _ in told:
         console.say(line)
     if say_left_out(work.left_out) or any(problem for _, problem in told):
@@ -68,18 +73,28 @@ def say_left_out(left_out: Any) -> bool:
     return bool(unread)
 
 
-def _picture_plan(job: Any, options: Any) -> tuple[str, str]:
-    """What would become of a picture, and what is in the way of it, or "". An error where the model is not there."""
-    from enlcn.upscaling.large import alpha_problem, seen_size
+def _picture_plans(jobs: list[Any], options: Any) -> list[tuple[str, str]]:
+    """What would become of pictures, and what is in the way of each, or ""."""
+    from enlcn.upscaling.batch import Batch
 
+    batch = Batch(options)
+    return [_picture_plan(job, batch) for job in jobs]
+
+
+def _picture_plan(job: Any, batch: Any) -> tuple[str, str]:
+    from enlcn.upscaling.foreseen import alpha_problem, scratch_problem, seen_size, writing_problem
+
+    options = batch.options
     size, problem = seen_size(job, options.max_pixels)
     told = ""
     if size is not None:
         out_height, out_width = options.target.size(size[1], size[0])
         told = f"{size[0]}x{size[1]} -> {out_width}x{out_height}"
         problem = problem or _scale_problem(options.target.factor(size[1], size[0]), options.model)
+        problem = problem or writing_problem(job, batch, size)
         if options.background is None and not problem:
             problem = alpha_problem(job)
+        problem = problem or scratch_problem(job, batch, size)
     return _line(job, told, problem, options)
 
 
@@ -95,11 +110,19 @@ def _video_plan(job: Any, options: Any, video: Any) -> tuple[str, str]:
         plan, _ = plan_encoding(video.encode, facts, size, container_for(job.target))
     except UserError as error:
         return _line(job, "", str(error).removeprefix(f"{job.source}: "), options)
-    count = video.clip.count(facts) or "unknown"
-    told = f"{facts.width}x{facts.height} -> {plan.width}x{plan.height}, {count} frames, "
+    told = f"{facts.width}x{facts.height} -> {plan.width}x{plan.height}, {_frames(video.clip, facts)}, "
     told += f"{plan.encoder} {plan.pixel_format}"
     problem = _scale_problem(options.target.factor(facts.height, facts.width), options.model)
     return _line(job, told, problem, options)
+
+
+def _frames(clip: Any, facts: Any) -> str:
+    """How many pictures of a video will be upscaled, as far as can be told."""
+    count = clip.count(facts)
+    if count is None:
+        return "unknown number of frames"
+    is_exact = count == clip.frames or (facts.is_counted and clip.start is None and clip.end is None)
+    return f"{'' if is_exact else 'about '}{count} frame{'s' * (count != 1)}"
 
 
 def _line(job: Any, told: str, problem: str, options: Any) -> tuple[str, str]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import typer
 
-from enlcn.errors import UserError
+from enlcn.errors import UserError, printable
 from enlcn.files import atomic_write, check_writable
 
 STDOUT = Path("-")
@@ -39,13 +39,21 @@ def check_report(path: Path, jobs: Iterable[Any], *, overwrite: bool, skip_exist
 
 
 def write_report(path: Path, outcomes: list[Any]) -> None:
-    """What became of every picture and video, as a JSON list."""
-    text = json.dumps([outcome.as_dict() for outcome in outcomes], indent=2) + "\n"
+    """What became of every picture and video, as a JSON list; names stand there as they are printed."""
+    text = json.dumps([_printable(outcome.as_dict()) for outcome in outcomes], indent=2) + "\n"
     if path == STDOUT:
         typer.echo(text, nl=False)
         return
     with atomic_write(path, overwrite=True) as temporary:  # whether it may be replaced was asked before the work
         temporary.write_text(text)
+
+
+def _printable(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _printable(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_printable(each) for each in value]
+    return printable(value) if isinstance(value, str) else value
 
 
 def _is_report(path: Path) -> bool:

@@ -4,9 +4,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from enlcn.data.xmp import xmp_upright
 from enlcn.errors import UserError
 
 CMYK_NOTE = "its CMYK becomes sRGB"  # networks and most viewers know no other
+YCBCR_REFUSAL = "its YCbCr colours are not read in this form; convert it to RGB"
 LAB_REFUSAL = "its Lab colours are not read in this form; convert it to RGB"
 ANIMATION_NOTE = "is an animation; only its first frame is read"
 
@@ -32,7 +34,8 @@ class Image:
         alpha: (H, W) in the dtype of pixels, not multiplied into them; None where there is none.
         icc: the ICC profile that gives the pixels their colours; None means sRGB.
         exif: the EXIF block from its byte-order mark on, orientation 1.
-        xmp: the XMP packet.
+        xmp: the XMP packet; where it gives a size, the written file gives its own.
+        iptc: the records of IPTC metadata, without what wraps them in files.
         png_texts: the text chunks of a PNG file as they are there; for PNG alone.
         dpi: horizontal and vertical resolution.
         notes: what the file held that is not here, or not as it was.
@@ -43,6 +46,7 @@ class Image:
     icc: bytes | None = None
     exif: bytes | None = None
     xmp: bytes | None = None
+    iptc: bytes | None = None
     png_texts: bytes = b""
     dpi: tuple[float, float] | None = None
     notes: tuple[str, ...] = ()
@@ -129,4 +133,5 @@ def upright(image: Image, orientation: int) -> Image:
     if dpi is not None and orientation in (5, 6, 7, 8):
         dpi = dpi[::-1]
     alpha = None if image.alpha is None else turn(image.alpha)
-    return replace(image, pixels=turn(image.pixels), alpha=alpha, dpi=dpi)
+    xmp = None if image.xmp is None else xmp_upright(image.xmp)
+    return replace(image, pixels=turn(image.pixels), alpha=alpha, dpi=dpi, xmp=xmp)

@@ -25,7 +25,9 @@ class Format:
 # AVIF can be grey, but its decoders return RGB.
 FORMATS = {
     "png": Format("PNG", (".png",)),
-    "jpeg": Format("JPEG", (".jpg", ".jpeg"), max_side=65_500, max_bits=8, has_alpha=False, quality=95),
+    "jpeg": Format(
+        "JPEG", (".jpg", ".jpeg", ".jpe", ".jfif"), max_side=65_500, max_bits=8, has_alpha=False, quality=95
+    ),
     "webp": Format("WebP", (".webp",), max_side=16_383, max_bits=8, has_grey=False, quality=95, has_lossless_mode=True),
     "avif": Format(
         "AVIF", (".avif",), max_side=16_384, max_bits=12, has_grey=False, quality=90, has_lossless_mode=True

@@ -24,6 +24,7 @@ from enlcn.data.image_formats import (
     rounding_note,
     sniff_format,
 )
+from enlcn.data.iptc import iptc_note
 from enlcn.data.png_text import png_with_texts, texts_of_png
 from enlcn.errors import UserError
 from enlcn.files import atomic_write, refuse_to_overwrite
@@ -45,6 +46,7 @@ __all__ = [
     "to_tensor",
     "to_uint8",
     "to_uint16",
+    "writing_notes",
 ]
 
 log = logging.getLogger(__name__)
@@ -95,7 +97,8 @@ def encode_image(
         lossless: lossless WebP or AVIF.
         name: what errors call the image.
 
-    16 bits are rounded to 8 for JPEG and WebP and to 12 for AVIF, which is logged.
+    16 bits are rounded to 8 for JPEG and WebP and to 12 for AVIF, and IPTC metadata goes into JPEG and TIFF alone; what
+    is lost is logged.
     """
     transparent = has_transparency(image)
     check_can_write(
@@ -106,10 +109,10 @@ def encode_image(
         image = image.as_rgb()
     if not form.has_alpha:
         image = replace(image, alpha=None)
-    if note := rounding_note(format, image.bits):
+    for note in writing_notes(format, image.bits, image.iptc):
         log.warning("%s: %s", name, note)
-        if form.max_bits == 8:
-            image = _reduced_to_8_bits(image)
+    if image.bits > form.max_bits == 8:
+        image = _reduced_to_8_bits(image)
     codec = vips_codec if vips_codec.is_available(format) else pillow_codec
     data = codec.encode(image, format, quality or form.quality, lossless, name)
     return png_with_texts(data, image.png_texts) if format == "png" and image.png_texts else data
@@ -140,6 +143,11 @@ def check_can_write(
             "or give it a background (--background white)"
         )
     check_format_fits(format, width, height, name)
+
+
+def writing_notes(format: str, bits: int, iptc: bytes | None) -> tuple[str, ...]:
+    """What a format cannot hold of a picture with so many bits a channel and such IPTC records."""
+    return tuple(filter(None, (rounding_note(format, bits), iptc_note(format, iptc))))
 
 
 def has_transparency(image: Image) -> bool:

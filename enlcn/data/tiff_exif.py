@@ -1,4 +1,4 @@
-"""EXIF in TIFF files, where the codecs neither read nor write it: an EXIF block is itself a small TIFF.
+"""EXIF and IPTC in TIFF files, which the codecs do not write, or not whole: an EXIF block is itself a small TIFF.
 
 A directory is a list of 12-byte entries (tag, type, count, value or its offset); some tags point to a directory.
 """
@@ -9,9 +9,11 @@ import struct
 from dataclasses import dataclass
 from pathlib import Path
 
+from enlcn.data.iptc import IPTC_TAG
+
 _TYPE_SIZES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 6: 1, 7: 1, 8: 2, 9: 4, 10: 8, 11: 4, 12: 8, 13: 4}
 _NUMBER_SIZES = _TYPE_SIZES | {5: 4, 10: 4}  # a rational is two numbers
-_LONG = 4
+_LONG, _UNDEFINED = 4, 7
 _CLASSIC_LIMIT = 2**32 - 2**20
 _EXIF_TAG = 0x8769
 _DIRECTORY_TAGS = (_EXIF_TAG, 0x8825, 0xA005)  # EXIF, GPS, interoperability
@@ -46,23 +48,28 @@ def exif_of_tiff_file(path: Path) -> bytes | None:
         return exif_of_tiff(tiff)
 
 
-def tiff_with_exif(tiff: bytes, exif: bytes) -> bytes:
-    """A little-endian TIFF file with what the EXIF block tells about the picture added to its first directory.
+def tiff_with_metadata(tiff: bytes, exif: bytes | None, iptc: bytes | None) -> bytes:
+    """A little-endian TIFF file with what tells about the picture added to its first directory.
 
-    The file comes back as it is where it is no such file or the block is damaged.
+    The file comes back as it is where it is no such file, or there is nothing sound to add.
+
+    Args:
+        tiff: the file.
+        exif: an EXIF block; what it tells about the picture is taken.
+        iptc: records, all of which are taken.
     """
-    addition = _addition(tiff, exif)
+    addition = _addition(tiff, exif, iptc)
     if addition is None:
         return tiff
     padded = tiff + b"\0" * (len(tiff) % 2)
     return padded[:4] + struct.pack("<I", len(padded)) + padded[8:] + addition
 
 
-def add_exif_to_tiff_file(path: Path, exif: bytes) -> bool:
-    """As `tiff_with_exif`, in place; False where the file cannot take it and stays as it is."""
+def add_metadata_to_tiff_file(path: Path, exif: bytes | None, iptc: bytes | None) -> bool:
+    """As `tiff_with_metadata`, in place; False where the file cannot take it and stays as it is."""
     with path.open("r+b") as file:
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as tiff:
-            addition = _addition(tiff, exif)
+            addition = _addition(tiff, exif, iptc)
         if addition is None:
             return False
         size = file.seek(0, os.SEEK_END)
@@ -72,21 +79,34 @@ def add_exif_to_tiff_file(path: Path, exif: bytes) -> bool:
     return True
 
 
-def _addition(tiff: bytes | mmap.mmap, exif: bytes) -> bytes | None:
-    """The first directory with what `exif` tells, to be appended at the next even offset; None where it cannot be."""
+def _addition(tiff: bytes | mmap.mmap, exif: bytes | None, iptc: bytes | None) -> bytes | None:
+    """The first directory with what is to be added, to be put at the next even offset; None where it cannot be."""
     place = len(tiff) + len(tiff) % 2
-    if tiff[:4] != b"II*\0" or place + len(exif) >= _CLASSIC_LIMIT:  # BigTIFF has other directories
+    size = len(exif or b"") + len(iptc or b"")
+    if tiff[:4] != b"II*\0" or size == 0 or place + size >= _CLASSIC_LIMIT:  # BigTIFF has other directories
         return None
     try:
-        about, _ = _Reader(exif).first_directory()
         first, next_directory = _Reader(tiff).first_directory(follow=False)
     except (struct.error, ValueError):
         return None
+    merged = _about_picture(exif, first) | first
+    if iptc:
+        merged[IPTC_TAG] = _Value(_UNDEFINED, len(iptc), iptc)
+    return _packed(merged, place, next_directory)
+
+
+def _about_picture(exif: bytes | None, first: _Directory) -> _Directory:
+    """What an EXIF block tells about a picture whose directory is `first`; nothing where it is damaged."""
+    if exif is None:
+        return {}
+    try:
+        about, _ = _Reader(exif).first_directory()
+    except (struct.error, ValueError):
+        return {}
     details = about.get(_EXIF_TAG)
     if isinstance(details, dict):  # it may be of the picture before it was upscaled
         about[_EXIF_TAG] = details | {tag: first[own] for tag, own in _SIZE_TAGS.items() if tag in details}
-    merged = {tag: value for tag, value in about.items() if tag in _ABOUT_PICTURE} | first
-    return _packed(merged, place, next_directory)
+    return {tag: value for tag, value in about.items() if tag in _ABOUT_PICTURE}
 
 
 class _Reader:

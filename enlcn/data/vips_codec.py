@@ -4,7 +4,6 @@
 """
 
 import atexit
-import re
 import struct
 import threading
 import zlib
@@ -14,31 +13,22 @@ from typing import Any
 import numpy as np
 
 from enlcn.data.exif import orientation_of, with_upright_orientation, without_prefix
-from enlcn.data.image import (
-    CMYK_NOTE,
-    LAB_REFUSAL,
-    Image,
-    ImageError,
-    UnsupportedImageError,
-    check_pixel_count,
-    matching_profile,
-    split_alpha,
-)
+from enlcn.data.image import Image, ImageError, check_pixel_count, matching_profile, split_alpha
 from enlcn.data.image_formats import FORMATS
-from enlcn.data.tiff_exif import exif_of_tiff, tiff_with_exif
+from enlcn.data.iptc import iptc_of, iptc_of_tiff, jpeg_block
+from enlcn.data.tiff_exif import exif_of_tiff, tiff_with_metadata
+from enlcn.data.tiff_ycbcr import ycbcr_of_tiff
+from enlcn.data.vips_colours import DTYPES, notes_of, to_grey_or_rgb, widened
+from enlcn.data.vips_errors import because, fail_on, is_harmless, unreadable
+from enlcn.data.xmp import xmp_of_size, xmp_upright
 
 LOADERS = {"png": "png", "jpeg": "jpeg", "webp": "webp", "avif": "heif", "tiff": "tiff"}
-# Missing data is only a warning to libjpeg, and to libtiff in tiles: grey or black would take its place.
-_STRICTLY_READ = ("jpeg", "tiff")
-_HARMLESS = re.compile(r"VipsJpeg: Corrupt JPEG data: \d+ extraneous bytes before marker")
 _MM_PER_INCH = 25.4
 # Pixels per mm where files tell none: assumed by most programs, and what we write into PNG and TIFF, which libvips does
 # not write without; and what libvips says then of a PNG and of others.
 _ASSUMED = 72 / _MM_PER_INCH
 _UNTOLD_IN_PNG, _UNTOLD = (2.834,), (1.0, _ASSUMED)
 _KEEP_ALL_BUT_EXIF = 2 + 4 + 8 + 16  # XMP, IPTC, ICC, other: libvips' VipsForeignKeep
-_DEVICE_INDEPENDENT = ("lab", "labs", "labq", "xyz", "lch", "cmc")
-_DTYPES: dict[str, np.dtype] = {"uchar": np.dtype(np.uint8), "ushort": np.dtype(np.uint16)}
 # libvips keeps what went wrong in one place for all threads, and whether a fault is harmless is told by its text, which
 # the next reader clears: without this lock, a truncated JPEG now and then passed for a whole one. Held while a file is
 # read.
@@ -107,11 +97,12 @@ def decode(data: bytes, format: str, max_pixels: int, name: str) -> tuple[Image,
         alpha,
         icc=matching_profile(icc, pixels),
         exif=with_upright_orientation(exif) if exif else None,
-        xmp=xmp,
+        # libvips turns AVIF itself, as that format's own transform says; EXIF and XMP have no say there.
+        xmp=xmp_upright(xmp) if xmp and format == "avif" else xmp,
+        iptc=iptc_of_tiff(data) if format == "tiff" else iptc_of(blob(image, "iptc-data")),
         dpi=dpi_of(image),
         notes=notes,
     )
-    # libvips turns AVIF itself, as that format's own transform says; EXIF has no say there.
     return decoded, 1 if format == "avif" else orientation
 
 
@@ -119,12 +110,13 @@ def _read_pixels(data: bytes, format: str, max_pixels: int, name: str) -> tuple[
     """The opened file, its pixels (H, W, bands) and notes; harmless warnings are overlooked, missing data is not."""
     pyvips = vips()
     load = getattr(pyvips.Image, f"{LOADERS[format]}load_buffer")
+    ycbcr = ycbcr_of_tiff(data) if format == "tiff" else None
 
     def read(level: str) -> tuple[Any, np.ndarray, tuple[str, ...]]:
         opened = load(data, access="sequential", fail_on=level)
         check_pixel_count(opened.width, opened.height, max_pixels, name)
-        image = to_grey_or_rgb(opened, name)
-        planes = np.frombuffer(image.write_to_memory(), _DTYPES[image.format])
+        image = to_grey_or_rgb(opened, name, ycbcr)
+        planes = np.frombuffer(image.write_to_memory(), DTYPES[image.format])
         return image, planes.reshape(image.height, image.width, image.bands), notes_of(opened)
 
     try:
@@ -142,40 +134,23 @@ def encode(image: Image, format: str, quality: int | None, lossless: bool, name:
     bands, kind = planes.shape[2], "uchar" if image.bits == 8 else "ushort"
     try:
         encoded = pyvips.Image.new_from_memory(planes, image.width, image.height, bands, kind)
-        encoded = with_metadata(encoded, image, image.bits, image.is_grey)
+        encoded = with_metadata(encoded, image, format, image.bits, image.is_grey)
         options = save_options(format, image.bits, planes.nbytes, quality, lossless) | without_new_exif(format, image)
         data = getattr(encoded, f"{LOADERS[format]}save_buffer")(**options)
     except pyvips.Error as error:
         raise ImageError(f"{name}: cannot be written as {FORMATS[format].name}{because(error)}") from None
-    return tiff_with_exif(data, image.exif) if format == "tiff" and image.exif else data
+    return tiff_with_metadata(data, image.exif, image.iptc) if format == "tiff" else data
 
 
-def is_harmless(error: Any, format: str) -> bool:
-    """Whether a strictly read file failed for warnings alone that leave its pixels whole."""
-    told = _told(error)
-    if format == "jpeg" and not told:  # libtiff warns without a word; libjpeg's have been cleared by another thread
-        return False
-    return format in _STRICTLY_READ and all(_HARMLESS.match(line) for line in told)
-
-
-def widened(planes: np.ndarray, image: Any, format: str) -> np.ndarray:
-    """Samples of 10 and 12 bits, whose low bits libvips leaves empty, over all 16: white becomes 65,535."""
-    depth = image.get("heif-bitdepth") if format == "avif" else 8
-    return planes | planes >> depth if depth in (10, 12) else planes
-
-
-def fail_on(format: str) -> str:
-    """How grave a fault must be to end the reading of a file."""
-    return "warning" if format in _STRICTLY_READ else "error"
-
-
-def with_metadata(image: Any, like: Image, bits: int, is_grey: bool) -> Any:
-    """A libvips image declared grey or RGB of 8 or 16 bits, with the profile and metadata of `like`."""
+def with_metadata(image: Any, like: Image, format: str, bits: int, is_grey: bool) -> Any:
+    """A libvips image declared grey or RGB of 8 or 16 bits, with the profile and the metadata of `like` that fit it."""
     colours = {8: ("srgb", "b-w"), 16: ("rgb16", "grey16")}[bits][is_grey]
     image = image.copy(interpretation=colours)
     xres, yres = (_ASSUMED, _ASSUMED) if like.dpi is None else (dpi / _MM_PER_INCH for dpi in like.dpi)
     image = image.copy(xres=xres, yres=yres)
-    for field, data in (("icc-profile-data", like.icc), ("xmp-data", like.xmp)):
+    xmp = None if like.xmp is None else xmp_of_size(like.xmp, image.width, image.height)
+    iptc = jpeg_block(like.iptc) if format == "jpeg" and like.iptc else None  # libvips writes a part of it into TIFF
+    for field, data in (("icc-profile-data", like.icc), ("xmp-data", xmp), ("iptc-data", iptc)):
         if data is not None:
             image.set_type(vips().GValue.blob_type, field, data)
     if like.exif is not None:
@@ -204,31 +179,6 @@ def without_new_exif(format: str, like: Image) -> dict[str, Any]:
     if like.exif is not None or not told_elsewhere or not vips().at_least_libvips(8, 15):
         return {}
     return {"keep": _KEEP_ALL_BUT_EXIF}
-
-
-def notes_of(opened: Any) -> tuple[str, ...]:
-    """What an opened file holds that is not read, or not as it is."""
-    pages = opened.get("n-pages") if opened.get_typeof("n-pages") else 1
-    cmyk = (CMYK_NOTE,) if opened.interpretation == "cmyk" else ()
-    return (*cmyk, f"has {pages} pages or frames; only the first is read") if pages > 1 else cmyk
-
-
-def to_grey_or_rgb(image: Any, name: str) -> Any:
-    """One to four bands of 8 or 16 bits: CMYK goes through its profile, Lab to sRGB."""
-    if image.interpretation == "cmyk":
-        depth = 16 if image.format == "ushort" else 8
-        image = image.icc_transform(
-            "srgb", embedded=True, input_profile="cmyk", depth=depth, black_point_compensation=True
-        )
-    elif image.interpretation in _DEVICE_INDEPENDENT:
-        image = image.colourspace("srgb")
-        image.remove("icc-profile-data")
-    if image.format not in _DTYPES:
-        raise UnsupportedImageError(f"{name}: has {image.format} samples; convert it to 8 or 16 bits a channel")
-    if image.bands > 4:
-        told = f"has {image.bands} channels; only grey and RGB, with or without alpha, are read"
-        raise UnsupportedImageError(f"{name}: {told}")
-    return image
 
 
 def blob(image: Any, field: str) -> bytes | None:
@@ -268,21 +218,3 @@ def _one_pixel_png(exif: bytes) -> bytes:
         chunk(b"IEND", b""),
     ]
     return b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
-
-
-def unreadable(error: Any, format: str, name: str) -> ImageError:
-    """What to raise where libvips could not read a file."""
-    if "labq" in str(error):  # of 8 bits, which it takes for a packing of its own
-        return UnsupportedImageError(f"{name}: {LAB_REFUSAL}")
-    return ImageError(f"{name}: damaged or truncated {FORMATS[format].name} file{because(error)}")
-
-
-def because(error: Any) -> str:
-    """Why libvips failed, in brackets, to follow what it failed at; nothing where it does not say."""
-    return f" ({told[0]})" if (told := _told(error)) else ""
-
-
-def _told(error: Any) -> list[str]:
-    """libvips' own words, without the lines that only say where it was."""
-    lines = [line.strip() for line in str(error).splitlines()]
-    return [line for line in lines if line and not line.startswith("unable to") and not line.endswith(": load error")]

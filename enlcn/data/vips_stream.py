@@ -8,13 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from enlcn.data import vips_codec
+from enlcn.data import vips_codec, vips_colours, vips_errors
 from enlcn.data.exif import orientation_of, with_upright_orientation, without_prefix
 from enlcn.data.image import ANIMATION_NOTE, Image, ImageError, matching_profile, upright
 from enlcn.data.image_formats import FORMATS, is_untold_animation, sniff_format
+from enlcn.data.iptc import iptc_of, iptc_of_tiff
 from enlcn.data.png_text import add_texts_to_png_file, texts_of_png_file
 from enlcn.data.raw_as_tiff import RawAsTiff
-from enlcn.data.tiff_exif import add_exif_to_tiff_file, exif_of_tiff_file
+from enlcn.data.tiff_exif import add_metadata_to_tiff_file, exif_of_tiff_file
+from enlcn.data.tiff_ycbcr import ycbcr_of_tiff
+from enlcn.data.xmp import xmp_upright
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +60,8 @@ class ImageStream:
         if not vips_codec.is_available(self._format):
             raise ImageError(f"{path}: pictures this large need pyvips: pip install 'pyvips[binary]'")
         self._vips = vips_codec.vips()
-        self._image = self._open(vips_codec.fail_on(self._format))
+        self._ycbcr = ycbcr_of_tiff(path) if self._format == "tiff" else None
+        self._image = self._open(vips_errors.fail_on(self._format))
         exif = without_prefix(vips_codec.blob(self._image, "exif-data"))
         self._orientation = 1 if self._format == "avif" else orientation_of(exif)
         if self._format == "tiff":
@@ -69,24 +73,24 @@ class ImageStream:
         self.channels = self._image.bands - self.has_alpha
         self.dtype = np.dtype(np.uint8 if self._image.format == "uchar" else np.uint16)
         pixel = np.zeros((1, 1, self.channels), self.dtype)
+        xmp = vips_codec.blob(self._image, "xmp-data")
         like = Image(
             pixel,
             icc=matching_profile(vips_codec.blob(self._image, "icc-profile-data"), pixel),
             exif=with_upright_orientation(exif) if exif else None,
-            xmp=vips_codec.blob(self._image, "xmp-data"),
+            xmp=xmp_upright(xmp) if xmp and self._format == "avif" else xmp,
+            iptc=iptc_of_tiff(path) if self._format == "tiff" else iptc_of(vips_codec.blob(self._image, "iptc-data")),
             png_texts=texts_of_png_file(path) if self._format == "png" else b"",
             dpi=vips_codec.dpi_of(self._image),
         )
         self.like = upright(like, self._orientation)
-        for note in self.notes:
-            log.warning("%s: %s", path, note)
 
     def _open(self, level: str) -> Any:
         try:
             with vips_codec.READING:
                 opened = self._vips.Image.new_from_file(str(self._path), access="sequential", fail_on=level)
-                self.notes = tuple(dict.fromkeys((*self.notes, *vips_codec.notes_of(opened))))
-                return vips_codec.to_grey_or_rgb(opened, str(self._path))
+                self.notes = tuple(dict.fromkeys((*self.notes, *vips_colours.notes_of(opened))))
+                return vips_colours.to_grey_or_rgb(opened, str(self._path), self._ycbcr)
         except self._vips.Error as error:
             raise self._damaged(error) from None
 
@@ -99,7 +103,7 @@ class ImageStream:
             yield from self._read_strips()
             return
         except self._vips.Error as error:
-            if not vips_codec.is_harmless(error, self._format):
+            if not vips_errors.is_harmless(error, self._format):
                 raise self._damaged(error) from None
         self._image = self._open("error")
         try:
@@ -116,7 +120,7 @@ class ImageStream:
             with vips_codec.READING:
                 data = region.fetch(0, first, stored_width, last - first)
             planes = np.frombuffer(data, self.dtype).reshape(last - first, stored_width, bands)
-            planes = vips_codec.widened(planes, self._image, self._format)
+            planes = vips_colours.widened(planes, self._image, self._format)
             alpha = planes[..., -1] if self.has_alpha else None
             piece = upright(Image(planes[..., : self.channels], alpha), self._orientation)
             # Which way the strip's place runs once turned: see `upright`.
@@ -126,7 +130,7 @@ class ImageStream:
             yield top, left, piece.pixels, piece.alpha
 
     def _damaged(self, error: Exception) -> ImageError:
-        return vips_codec.unreadable(error, self._format, str(self._path))
+        return vips_errors.unreadable(error, self._format, str(self._path))
 
 
 def save_raw(
@@ -152,7 +156,7 @@ def save_raw(
         is_grey, like = False, replace(like, icc=None)
     if bits > FORMATS[format].max_bits and FORMATS[format].max_bits == 8:
         image, bits = ((image + 128) / 257).floor().cast("uchar"), 8
-    image = vips_codec.with_metadata(image, like, bits, is_grey)
+    image = vips_codec.with_metadata(image, like, format, bits, is_grey)
     nbytes = pixels.shape[0] * pixels.shape[1] * pixels.shape[2] * pixels.dtype.itemsize
     options = vips_codec.save_options(format, bits, nbytes, quality or FORMATS[format].quality, lossless)
     options |= vips_codec.without_new_exif(format, like)
@@ -160,11 +164,12 @@ def save_raw(
         getattr(image, f"{vips_codec.LOADERS[format]}save")(str(path), **options)
     except vips.Error as error:
         kind = FORMATS[format].name
-        raise ImageError(f"{path}: cannot be written as {kind}{vips_codec.because(error)}") from None
+        raise ImageError(f"{path}: cannot be written as {kind}{vips_errors.because(error)}") from None
     if format == "png" and like.png_texts:
         add_texts_to_png_file(path, like.png_texts)
-    if format == "tiff" and like.exif is not None and not add_exif_to_tiff_file(path, like.exif):
-        log.warning("%s: written as BigTIFF, which takes no EXIF here; profile and XMP are kept", path)
+    told = like.exif is not None or like.iptc is not None
+    if format == "tiff" and told and not add_metadata_to_tiff_file(path, like.exif, like.iptc):
+        log.warning("%s: written as BigTIFF, which takes no EXIF and IPTC here; profile and XMP are kept", path)
 
 
 def _open_raw(vips: Any, raw: RawPixels) -> Any:

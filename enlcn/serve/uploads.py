@@ -8,7 +8,7 @@ from typing import Any
 
 from starlette.requests import ClientDisconnect, Request
 
-from enlcn.data import vips_codec
+from enlcn.data import vips_codec, vips_errors
 from enlcn.data.image import ImageError
 from enlcn.data.image_formats import sniff_format
 from enlcn.data.pillow_codec import OPENING
@@ -132,7 +132,7 @@ def _by_vips(data: bytes, format: str) -> tuple[int, int]:
         with vips_codec.READING:
             opened = load(data, access="sequential")
     except pyvips.Error as error:
-        raise of_image(vips_codec.unreadable(error, format, NAME)) from None
+        raise of_image(vips_errors.unreadable(error, format, NAME)) from None
     # AVIF is turned by its own transform, which libvips has applied; the others by EXIF.
     if format != "avif" and opened.get_typeof("orientation") and opened.get("orientation") >= 5:
         return opened.height, opened.width

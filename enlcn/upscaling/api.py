@@ -1,11 +1,10 @@
 """One image held in memory: `upscale` for arrays, tensors, PIL images and paths."""
 
 import copy
-import io
 import os
 from dataclasses import fields
 from functools import lru_cache
-from numbers import Real
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from enlcn.data.image import Image, split_alpha
-from enlcn.data.image_io import load_image, to_float, to_uint16
+from enlcn.data.image import Image
+from enlcn.data.image_io import load_image, to_float
+from enlcn.data.in_python import image_of_array, image_of_pil, is_pil, require_floats, without_cmyk
 from enlcn.errors import UserError
 from enlcn.models.backbone import SRNetwork
 from enlcn.upscaling.engine import Engine
@@ -26,25 +26,34 @@ from enlcn.zoo import known, native_scale, resolve, trained_scale
 
 
 def upscale(
-    image: Any, scale: float | None = None, *, model: str | os.PathLike[str] | SRNetwork | None = None, **options: Any
+    image: Any,
+    scale: float | None = None,
+    *,
+    width: int | None = None,
+    height: int | None = None,
+    model: str | os.PathLike[str] | SRNetwork | None = None,
+    **options: Any,
 ) -> Any:
     """Upscale an image; what comes back is of the kind that went in.
 
     >>> import numpy as np
     >>> upscale(np.zeros((5, 6, 3), np.uint8), scale=2, model="untrained:enlcn-tiny").shape
     (10, 12, 3)
+    >>> upscale(np.zeros((5, 6, 3), np.uint8), width=15, model="untrained:enlcn-tiny").shape
+    (12, 15, 3)
 
     Args:
         image: a numpy array (H, W) or (H, W, 1 to 4) (grey, grey and alpha, RGB, RGBA), uint8, uint16 or floats in
             [0, 1]; a tensor (3, H, W), (1, H, W) or a batch (B, 3, H, W) of floats in [0, 1]; a PIL image, which is
-            turned upright as its EXIF says; or a path.
+            turned upright as its EXIF says; or a path. Floats a little outside are clipped.
         scale: any number up to 4; what is no trained scale is shrunk from the next one. None is the model's own.
+        width, height: of the result in pixels, instead of a scale; one of them gives the other in proportion.
         model: a name, a checkpoint file, an ONNX file or a network; None takes the weights that come with the package.
         options: fields of `EngineOptions`: device, precision, mode, self_ensemble, memory_limit, tile, scratch,
             engine.
 
     Returns:
-        The same kind; for a path an `enlcn.data.image.Image`, which `enlcn.data.image_io.save_image` writes.
+        The same kind; for a path an `enlcn.data.image.Image`. `enlcn.save_image` writes all but batches.
     """
     if not isinstance(model, str | os.PathLike | SRNetwork | None):
         raise UserError(f"cannot take a {type(model).__name__} as a model; give a name, a file or an enlcn network")
@@ -53,27 +62,54 @@ def upscale(
         if name not in names:
             raise UserError(f"unknown option '{name}'; choose from {', '.join(sorted(names))}")
     model = model if isinstance(model, SRNetwork | None) else os.fspath(model)
-    if scale is None:
-        scale = model.config.scale if isinstance(model, SRNetwork) else native_scale(model)
-    if not isinstance(scale, Real):
-        raise UserError(f"the scale must be a number, not {scale!r}")
-    target = Target(scale=scale)
+    target = _target(scale, width, height, model)
+    if isinstance(image, str | os.PathLike):
+        image = load_image(image)
+    elif is_pil(image):
+        from PIL import ImageOps
+
+        image = ImageOps.exif_transpose(image)
+    size = _size(image)
     if isinstance(model, SRNetwork):
         # A copy: the caller may be training it, on another device or in another type.
         engine = Engine(copy.deepcopy(model).float(), EngineOptions(**options))
     else:
-        name = resolve(model, trained_scale(scale, model))
+        name = resolve(model, trained_scale(target.factor(*size), model))
         engine = _engine(name, _stamp(name), EngineOptions(**options))
     if isinstance(image, Tensor):
         return _upscale_tensor(engine, image, target)
     if isinstance(image, np.ndarray):
         return _upscale_array(engine, image, target)
-    if isinstance(image, str | os.PathLike):
-        return upscale_image(engine, load_image(image), target)[0]
     if isinstance(image, Image):
         return upscale_image(engine, image, target)[0]
-    if type(image).__module__.startswith("PIL."):
-        return _upscale_pil(engine, image, target)
+    return _upscale_pil(engine, image, target)
+
+
+def _target(scale: Any, width: Any, height: Any, model: str | SRNetwork | None) -> Target:
+    for name, given in (("width", width), ("height", height)):
+        if given is not None and not isinstance(given, Integral):
+            raise UserError(f"the {name} must be a whole number of pixels, not {given!r}")
+    if scale is None and width is None and height is None:
+        scale = model.config.scale if isinstance(model, SRNetwork) else native_scale(model)
+    if scale is not None and not isinstance(scale, Real):
+        raise UserError(f"the scale must be a number, not {scale!r}")
+    given = (None if width is None else int(width), None if height is None else int(height))
+    return Target(None if scale is None else float(scale), *given)
+
+
+def _size(image: Any) -> tuple[int, int]:
+    """Height and width of what is to be upscaled; an error where it is no picture."""
+    if isinstance(image, Tensor):
+        require_floats(image)
+        if image.ndim not in (3, 4) or image.shape[-3] not in (1, 3) or 0 in image.shape:
+            raise UserError(f"a tensor must be (3, H, W), (1, H, W) or (B, 3, H, W), not {tuple(image.shape)}")
+        return image.shape[-2], image.shape[-1]
+    if isinstance(image, np.ndarray):
+        if image.ndim not in (2, 3) or 0 in image.shape:
+            raise UserError(f"an array must be (H, W) or (H, W, 1 to 4), not {image.shape}")
+        return image.shape[0], image.shape[1]
+    if isinstance(image, Image) or is_pil(image):
+        return image.height, image.width
     raise UserError(f"cannot upscale a {type(image).__name__}; give an array, a tensor, a PIL image or a path")
 
 
@@ -94,17 +130,7 @@ def _stamp(name: str) -> object:
 
 
 def _upscale_array(engine: Engine, array: np.ndarray, target: Target) -> np.ndarray:
-    planes = array[..., None] if array.ndim == 2 else array
-    if planes.ndim != 3 or not 1 <= planes.shape[2] <= 4 or 0 in planes.shape:
-        raise UserError(f"an array must be (H, W) or (H, W, 1 to 4), not {array.shape}")
-    if np.issubdtype(array.dtype, np.floating):
-        _require_unit_range(float(planes.min()), float(planes.max()))
-        # 16 bits lie between: finer than any picture, and one path for all.
-        planes = to_uint16(torch.from_numpy(np.ascontiguousarray(planes, np.float32))).numpy()
-    elif array.dtype not in (np.uint8, np.uint16):
-        raise UserError(f"an array must be uint8, uint16 or float, not {array.dtype}")
-    pixels, alpha = split_alpha(planes)
-    result, _ = upscale_image(engine, Image(pixels, alpha), target)
+    result, _ = upscale_image(engine, image_of_array(array), target)
     out = result.planes()
     if np.issubdtype(array.dtype, np.floating):
         out = to_float(torch.from_numpy(out)).numpy().astype(array.dtype)
@@ -112,55 +138,19 @@ def _upscale_array(engine: Engine, array: np.ndarray, target: Target) -> np.ndar
 
 
 def _upscale_tensor(engine: Engine, tensor: Tensor, target: Target) -> Tensor:
-    if tensor.ndim == 4 and len(tensor):
+    if tensor.ndim == 4:
         return torch.stack([_upscale_tensor(engine, item, target) for item in tensor])
-    if tensor.ndim != 3 or tensor.shape[0] not in (1, 3) or not tensor.is_floating_point():
-        raise UserError(f"a tensor must be floats (3, H, W), (1, H, W) or (B, 3, H, W), not {tuple(tensor.shape)}")
-    array = tensor.detach().permute(1, 2, 0).float().cpu().numpy()
+    array = tensor.detach().permute(1, 2, 0).float().cpu().numpy()  # numpy has no bf16
     result = torch.from_numpy(_upscale_array(engine, array, target)).permute(2, 0, 1)
     return result.to(tensor.device, tensor.dtype)
 
 
-def _require_unit_range(lowest: float, highest: float) -> None:
-    # Ringing of an earlier step may lie a little outside; NaN fails both comparisons.
-    if not (lowest >= -0.5 and highest <= 1.5):
-        raise UserError(f"floats must lie in [0, 1], these reach from {lowest:g} to {highest:g}; divide bytes by 255")
-
-
-# What Pillow's modes are upscaled as; all others as RGB.
-_PIL_MODES = {"1": "L", "L": "L", "LA": "LA", "La": "LA", "PA": "RGBA", "RGBA": "RGBA", "RGBa": "RGBA"}
-
-
 def _upscale_pil(engine: Engine, image: Any, target: Target) -> Any:
     from PIL import Image as Pillow
-    from PIL import ImageOps
 
-    if image.mode == "F":
-        raise UserError("a PIL image of mode F has no fixed range; give its array scaled to [0, 1]")
-    image = ImageOps.exif_transpose(image)
-    if image.mode.startswith("I"):
-        values = np.asarray(image)
-        if values.min() < 0 or values.max() > 65535:
-            raise UserError(f"a PIL image of mode {image.mode} must hold 16-bit values")
-        result = Pillow.fromarray(_upscale_array(engine, values.astype(np.uint16), target))
-    else:
-        wanted = _PIL_MODES.get(image.mode, "RGBA" if "transparency" in image.info else "RGB")
-        image = _without_cmyk(image)
-        result = Pillow.fromarray(_upscale_array(engine, np.asarray(image.convert(wanted)), target))
-    result.info.update({key: image.info[key] for key in ("icc_profile", "exif", "dpi", "xmp") if key in image.info})
-    return result
-
-
-def _without_cmyk(image: Any) -> Any:
-    """CMYK through its profile to sRGB, as files are read; everything else as it is."""
-    from PIL import ImageCms
-
-    if image.mode != "CMYK":
-        return image
-    kept = {key: value for key, value in image.info.items() if key != "icc_profile"}
-    if "icc_profile" in image.info:
-        profile = ImageCms.ImageCmsProfile(io.BytesIO(image.info["icc_profile"]))
-        image = ImageCms.profileToProfile(image, profile, ImageCms.createProfile("sRGB"), outputMode="RGB")
-    image = image.convert("RGB")
-    image.info = kept
-    return image
+    image = without_cmyk(image)
+    result, _ = upscale_image(engine, image_of_pil(image), target)
+    planes = result.planes()
+    out = Pillow.fromarray(planes[..., 0] if planes.shape[2] == 1 else planes)
+    out.info.update({key: image.info[key] for key in ("icc_profile", "exif", "dpi", "xmp") if key in image.info})
+    return out

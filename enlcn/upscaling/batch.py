@@ -12,8 +12,14 @@ from typing import Any
 import torch
 
 from enlcn.data.image import Image, TooManyPixelsError
-from enlcn.data.image_formats import rounding_note
-from enlcn.data.image_io import MAX_PIXELS, check_can_write, encode_image, has_transparency, load_image
+from enlcn.data.image_io import (
+    MAX_PIXELS,
+    check_can_write,
+    encode_image,
+    has_transparency,
+    load_image,
+    writing_notes,
+)
 from enlcn.errors import UserError
 from enlcn.files import atomic_write, refuse_to_overwrite, remove_leftovers
 from enlcn.upscaling import memory
@@ -155,7 +161,7 @@ class Batch:
         facts = asdict(report)
         facts.pop("seconds")
         sizes = {"lr_size": (image.width, image.height), "sr_size": (result.width, result.height)}
-        told = tuple(filter(None, (*image.notes, rounding_note(job.format, result.bits))))
+        told = (*image.notes, *writing_notes(job.format, result.bits, result.iptc))
         return facts | sizes | {"model": self.checkpoint_for(image.height, image.width), "told": told}
 
     def _load(self, job: Job) -> Image:

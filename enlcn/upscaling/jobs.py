@@ -9,6 +9,7 @@ from pathlib import Path
 
 from enlcn.data.image_formats import FORMATS, SUFFIXES, format_for_path
 from enlcn.errors import UserError
+from enlcn.upscaling.find_files import find_files
 
 STREAM = "-"
 # Photos gain nothing from a second lossy step; scans in TIFF keep what only TIFF holds.
@@ -19,6 +20,7 @@ _OTHER_ENDINGS = {
     *(".jp2", ".j2k", ".j2c", ".jpg2", ".cr2", ".cr3", ".rw2"),
     *(".mp4", ".m4v", ".m2v", ".m2ts", ".ts", ".3gp", ".3g2", ".h264", ".h265", ".y4m", ".av1"),
 }
+_LONGEST_TOLD = 80  # characters of each of the three paths in one error
 _FORMAT_OF = {suffix: key for key, form in FORMATS.items() for suffix in form.suffixes}
 
 
@@ -92,7 +94,10 @@ def several_folders(inputs: list[str]) -> bool:
 
 
 def mirrored(
-    folder: Path, naming: Naming, on_error: Callable[[OSError], None] | None = None
+    folder: Path,
+    naming: Naming,
+    on_error: Callable[[OSError], None] | None = None,
+    on_link: Callable[[Path], None] | None = None,
 ) -> list[tuple[Path, Path]]:
     """Every file below a folder with the folder of its result, sorted; broken links, too.
 
@@ -102,6 +107,7 @@ def mirrored(
         folder: an input.
         naming: where results go.
         on_error: hears of folders that cannot be read.
+        on_link: hears of links to folders, which are not followed: they may lead in circles, or anywhere.
     """
     name = folder.resolve().name
     named = folder if folder.name not in ("", "..") else folder.resolve()  # "." has no folder beside it
@@ -111,6 +117,9 @@ def mirrored(
     found = []
     for place, folders, names in os.walk(folder, onerror=on_error):
         folders[:] = [each for each in folders if not each.startswith(".")]
+        for link in (Path(place, each) for each in sorted(folders)):
+            if on_link is not None and link.is_symlink():
+                on_link(link)
         found += [Path(place) / each for each in names if not each.startswith(".")]
     return [
         (file, base / file.relative_to(folder).parent)
@@ -136,8 +145,7 @@ def _jobs_of(text: str, naming: Naming) -> list[Job]:
         found = mirrored(path, naming)
         return [_job(file, to, naming) for file, to in found if file.suffix.lower() in SUFFIXES and file.is_file()]
     if not path.exists() and glob.has_magic(text):
-        names = sorted(glob.glob(text, recursive=True))  # noqa: PTH207 (Path.glob wants a base)
-        files = [Path(name) for name in names if Path(name).is_file() and Path(name).suffix.lower() in SUFFIXES]
+        files = [file for file in find_files(text) if file.is_file() and file.suffix.lower() in SUFFIXES]
         if files:
             return [_job(file, _folder(file, naming), naming) for file in files]
     return [_job(path, _folder(path, naming), naming)]  # where there is no such file, its job will say so
@@ -208,8 +216,15 @@ def _refuse_collisions(jobs: list[Job]) -> None:
         if job.source is not None and target == job.source.resolve():
             raise UserError(f"{job.source}: its own result would replace it; choose another --output or --suffix")
         if target in seen:
-            raise UserError(f"{job.target}: {seen[target]} and {job.source} would both go there; rename one of them")
+            first, second = (_shortened(each) for each in (seen[target], job.source))
+            raise UserError(f"{_shortened(job.target)}: {first} and {second} would both go there; rename one of them")
         seen[target] = job.source
+
+
+def _shortened(path: Path | None) -> str:
+    """A path of which the middle is left out where it is long."""
+    text = str(path or STREAM)
+    return text if len(text) <= _LONGEST_TOLD else f"{text[: _LONGEST_TOLD // 3]}…{text[-_LONGEST_TOLD * 2 // 3 :]}"
 
 
 def _with_extension(job: Job) -> Job:

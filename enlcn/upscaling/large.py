@@ -10,13 +10,13 @@ import torch
 
 from enlcn.data import vips_codec
 from enlcn.data.image import TooManyPixelsError, check_pixel_count
-from enlcn.data.image_formats import FORMATS, rounding_note, sniff_format
-from enlcn.data.image_io import MAX_PIXELS, check_can_write, has_transparency, load_image
-from enlcn.data.pillow_codec import OPENING
+from enlcn.data.image_formats import FORMATS, sniff_format
+from enlcn.data.image_io import MAX_PIXELS, check_can_write, writing_notes
+from enlcn.data.pillow_codec import OPENING, orientation_in
 from enlcn.errors import UserError
 from enlcn.files import atomic_write
 from enlcn.upscaling import memory
-from enlcn.upscaling.jobs import Job, why_absent
+from enlcn.upscaling.jobs import Job
 from enlcn.upscaling.picture import Source, is_opaque, upscale_source
 from enlcn.upscaling.planes import FilePlane, MemoryPlane, Plane, Scratch, require_disk
 from enlcn.upscaling.streaming import Progress, features_channels
@@ -34,7 +34,7 @@ _ORIENTATION, _TIFF_WIDTH, _TIFF_HEIGHT = 0x0112, 0x0100, 0x0101
 def is_large(path: Path, options: "BatchOptions") -> bool:
     """Whether input and output together would take more than a quarter of the memory limit."""
     size = header_size(path)
-    if size is None or not _can_be_streamed(path):
+    if size is None or not can_be_streamed(path):
         return False
     width, height = size
     out_height, out_width = options.target.size(height, width)
@@ -52,6 +52,8 @@ def upscale_large(batch: "Batch", job: Job, progress: Progress | None) -> dict[s
     assert job.source is not None
     assert job.target is not None
     opened = ImageStream(job.source)
+    for note in opened.notes:
+        log.warning("%s: %s", job.source, note)
     if options.max_pixels is not None:
         try:
             check_pixel_count(opened.width, opened.height, options.max_pixels, str(job.source))
@@ -61,8 +63,8 @@ def upscale_large(batch: "Batch", job: Job, progress: Progress | None) -> dict[s
     how: dict[str, Any] = {"quality": options.quality, "lossless": options.lossless, "name": str(job.target)}
     check_can_write(job.format, out_width, out_height, transparent=False, **how)
     engine = batch.engine_for(opened.height, opened.width)
+    require_scratch(opened, engine)
     room = Scratch(engine.host_limit // 8, options.engine.scratch)
-    require_disk(room.folder, _scratch_bytes(opened, engine))
     with atomic_write(job.target, overwrite=options.overwrite) as temporary, room as scratch:
         source = _read(opened, scratch)
         if source.alpha is not None and options.background is None and not FORMATS[job.format].has_alpha:
@@ -92,11 +94,11 @@ def upscale_large(batch: "Batch", job: Job, progress: Progress | None) -> dict[s
         facts.pop("seconds")
         facts["disk"] += scratch.disk_used
     sizes = {"lr_size": (opened.width, opened.height), "sr_size": (out_width, out_height)}
-    told = opened.notes
-    if note := rounding_note(job.format, 8 * result.dtype.itemsize):
+    lost = writing_notes(job.format, 8 * result.dtype.itemsize, opened.like.iptc)
+    for note in lost:
         log.warning("%s: %s", job.target, note)
-        told += (note,)
-    return facts | sizes | {"model": batch.checkpoint_for(opened.height, opened.width), "told": told}
+    model = batch.checkpoint_for(opened.height, opened.width)
+    return facts | sizes | {"model": model, "told": (*opened.notes, *lost)}
 
 
 def _read(opened: Any, scratch: Scratch) -> Source:
@@ -109,9 +111,15 @@ def _read(opened: Any, scratch: Scratch) -> Source:
     return Source(pixels, alpha, np.dtype(opened.dtype))
 
 
-def _can_be_streamed(path: Path) -> bool:
+def can_be_streamed(path: Path) -> bool:
+    """Whether a file's format is read strip by strip here."""
     with path.open("rb") as file:
         return vips_codec.is_available(sniff_format(file.read(_SNIFFED), str(path)))
+
+
+def require_scratch(opened: Any, engine: Any) -> None:
+    """An error where the disk has no room for the planes of an `ImageStream` on its way through an engine."""
+    require_disk(Scratch(0, engine.options.scratch).folder, _scratch_bytes(opened, engine))
 
 
 def _scratch_bytes(opened: Any, engine: Any) -> int:
@@ -131,41 +139,10 @@ def header_size(path: Path) -> tuple[int, int] | None:
         with OPENING, Pillow.open(path) as opened:
             # Pillow gives the size of a turned TIFF as seen, and of all others as stored.
             tags = getattr(opened, "tag_v2", None)
-            width, height = opened.size if tags is None else (tags[_TIFF_WIDTH], tags[_TIFF_HEIGHT])
-            return (height, width) if opened.getexif().get(_ORIENTATION, 1) >= 5 else (width, height)
+            if tags is None:
+                width, height, orientation = *opened.size, orientation_in(opened)
+            else:
+                width, height, orientation = tags[_TIFF_WIDTH], tags[_TIFF_HEIGHT], tags.get(_ORIENTATION, 1)
+            return (height, width) if orientation >= 5 else (width, height)
     except Exception:  # damaged headers raise nearly anything; reading the picture will say what is wrong
         return None
-
-
-def seen_size(job: Job, max_pixels: int | None) -> tuple[tuple[int, int] | None, str]:
-    """(width, height) of a job's picture as far as it can be told, and why it cannot be read, or "" where it can."""
-    if job.source is None:
-        return None, ""
-    if absent := why_absent(job.source):
-        return None, absent
-    size = header_size(job.source)
-    try:
-        if size is None:  # what cannot be opened by its header alone is opened as the run would
-            image = load_image(job.source, max_pixels=max_pixels or MAX_PIXELS)
-            return (image.width, image.height), ""
-        is_streamed = max_pixels is None and job.target is not None and _can_be_streamed(job.source)
-        if not is_streamed:
-            check_pixel_count(*size, max_pixels or MAX_PIXELS, str(job.source))
-    except UserError as error:
-        advice = f"; {LIMIT_ADVICE}" if isinstance(error, TooManyPixelsError) else ""
-        return size, str(error).removeprefix(f"{job.source}: ") + advice
-    return size, ""
-
-
-def alpha_problem(job: Job) -> str:
-    """Why a transparent picture cannot be written in the format of its job; "" where it can, or is opaque."""
-    form = FORMATS.get(job.format)
-    if form is None or form.has_alpha or job.source is None:
-        return ""
-    try:
-        with job.source.open("rb") as file:
-            may_be = FORMATS[sniff_format(file.read(_SNIFFED), str(job.source))].has_alpha
-        transparent = may_be and has_transparency(load_image(job.source))
-    except UserError:
-        return ""  # the size is known, so that only reading it whole would tell more
-    return f"transparent, which {form.name} cannot be: pass --background white" if transparent else ""

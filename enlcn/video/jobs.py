@@ -7,6 +7,7 @@ from pathlib import Path
 
 from enlcn.data.image_formats import SUFFIXES as PICTURE_SUFFIXES
 from enlcn.errors import UserError
+from enlcn.upscaling.find_files import find_files
 from enlcn.upscaling.jobs import STREAM, Naming, is_file_name, mirrored, refuse_bad_names
 from enlcn.upscaling.left_out import OTHER_SUFFIXES, LeftOut
 
@@ -50,10 +51,9 @@ def split_videos(
     for text in inputs:
         path = Path(text)
         if path.is_dir():
-            found = _sound(dict(mirrored(path, naming, leave_out)), aside)
+            found = _sound(dict(mirrored(path, naming, leave_out, aside.add_link)), aside)
         elif not path.exists() and glob.has_magic(text):
-            files = [Path(name) for name in sorted(glob.glob(text, recursive=True))]  # noqa: PTH207 (needs no base)
-            found = _sound({file: _folder(file, naming) for file in files if not file.is_dir()}, aside)
+            found = _sound({file: _folder(file, naming) for file in find_files(text, aside.add_link)}, aside)
         else:
             found = {path: _folder(path, naming)}
         jobs = [VideoJob(file, folder) for file, folder in found.items() if is_video(file)]

@@ -1,5 +1,6 @@
 """What a video is: of its pictures, all that a copy must keep."""
 
+import re
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -43,7 +44,9 @@ class VideoFacts:
 
     Attributes:
         width, height: as stored, before any rotation for display.
-        frames: how many there are, or a good guess; None where nothing tells.
+        frames: how many there are, or about how many by rate and length; None where nothing tells.
+        is_counted: the file gives the number itself.
+        seconds: how long they last together, as the file tells; None where it does not.
         rate: frames per second on average.
         time_base: seconds per tick of the timestamps.
         start: seconds at which the file begins, where that is after zero.
@@ -58,6 +61,8 @@ class VideoFacts:
     width: int
     height: int
     frames: int | None
+    is_counted: bool
+    seconds: Fraction | None
     rate: Fraction
     time_base: Fraction
     start: Fraction
@@ -105,14 +110,16 @@ def probe(path: Path) -> VideoFacts:
         colour = _colour(frame, path)
         side_data = {item.type.name: bytes(item) for item in frame.side_data}
         matrix = side_data.get("DISPLAYMATRIX")
-        begin = Fraction(container.start_time or 0, av.time_base)
+        begin = max(Fraction(container.start_time or 0, av.time_base), Fraction(0))
         return VideoFacts(
             width=frame.width,
             height=frame.height,
             frames=_count(container, stream, rate),
+            is_counted=bool(stream.frames),
+            seconds=_seconds(container, stream, begin),
             rate=rate,
             time_base=stream.time_base,
-            start=max(begin, Fraction(0)),
+            start=begin,
             chroma=_chroma(pixels),
             bits=max(component.bits for component in pixels.components),
             colour=colour,
@@ -143,6 +150,17 @@ def _count(container: Any, stream: Any, rate: Fraction) -> int | None:
     if stream.duration is not None:
         return round(stream.duration * stream.time_base * rate)
     return round(Fraction(container.duration, pyav().time_base) * rate) if container.duration else None
+
+
+def _seconds(container: Any, stream: Any, begin: Fraction) -> Fraction | None:
+    if stream.duration is not None:
+        return Fraction(stream.duration * stream.time_base)
+    if (told := re.fullmatch(r"(\d+):(\d+):(\d+(?:\.\d+)?)", stream.metadata.get("DURATION", ""))) is not None:
+        hours, minutes, seconds = map(Fraction, told.groups())  # Matroska's: when the last picture ends
+        return 3600 * hours + 60 * minutes + seconds - begin
+    if container.duration and len(container.streams) == 1:  # of several, it is the longest one's
+        return Fraction(container.duration, pyav().time_base)
+    return None
 
 
 def _chroma(pixels: Any) -> str:

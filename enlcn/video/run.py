@@ -20,6 +20,7 @@ from enlcn.upscaling.target import Target
 from enlcn.version import __version__
 from enlcn.video.codecs import depth_of
 from enlcn.video.decoding import Clip, Decoder, Picture, ahead, batches
+from enlcn.video.early_end import early_end, seconds_shown
 from enlcn.video.encoding import EncodeOptions, EncodePlan, SegmentEncoder, plan_encoding
 from enlcn.video.frames import FrameUpscaler
 from enlcn.video.jobs import VideoJob, container_for
@@ -29,7 +30,6 @@ from enlcn.video.segments import Workspace, fingerprint, read_header
 
 log = logging.getLogger(__name__)
 Progress = Callable[[int, int | None], None]
-_TELLING_SHARE = 0.95  # of the pictures a file tells of, which may be a guess by its length; fewer are told
 
 
 @dataclass(frozen=True)
@@ -124,9 +124,8 @@ def _upscale(batch: Batch, job: VideoJob, options: VideoOptions, progress: Progr
             damaged = ended["damaged"] + remux(plan, paths, temporary, job.target)
         if damaged:
             notes += ("1 damaged packet was skipped" if damaged == 1 else f"{damaged} damaged packets were skipped",)
-        told_of = options.clip.count(facts)
-        if told_of is not None and ended["frames"] < _TELLING_SHARE * told_of - 1:
-            notes += (f"the file ends early: it holds {ended['frames']} of the {told_of} pictures it tells of",)
+        if early := early_end(facts, clip, ended["frames"], seconds_shown(paths, encoding.time_base)):
+            notes += (early,)
         workspace.remove()
     return Outcome(
         str(job.source),

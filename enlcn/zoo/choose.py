@@ -122,6 +122,13 @@ def refuse_scale(factor: float, model: str | None) -> None:
             raise UserError(f"x{factor:.4g} is beyond this model's x{largest}{beyond_advice(factor, largest)}")
 
 
+def refuse_absent_model(model: str | None) -> None:
+    """An error where a model is neither an address, a file, nor a name that is known."""
+    named = model is None or is_remote(model) or is_path(model) or model.startswith(UNTRAINED_PREFIX)
+    if model is not None and not named and model not in registry.known() and not family_scales(model):
+        refuse_unknown(Path(model))
+
+
 def refuse_unknown(path: Path) -> None:
     """An error where nothing lies at `path`, which is what `locate` makes of a name that is not known."""
     family = family_scales(str(path))

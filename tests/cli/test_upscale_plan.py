@@ -50,6 +50,26 @@ def test_broken_links_to_pictures_count_as_unread(photos):
         assert "not read: 2 broken links (d/gone.mp4, …)" in done.stderr.splitlines()
 
 
+@pytest.mark.parametrize("given", [["d"], ["d/**/*.png", "d"], ["./d/**"]])
+def test_linked_folders_are_told_and_not_followed(photos, given):
+    (photos / "round").symlink_to(".")
+    for more in (["--dry-run"], []):
+        done = upscale(*given, "-o", "out", *more)
+        assert done.exit_code == 0, done.output
+        assert next(line for line in done.stderr.splitlines() if "linked" in line).endswith("1 linked folder (d/round)")
+    assert [path.name for path in Path("out").rglob("*.png")] == ["a.png"]
+
+
+@pytest.mark.parametrize("name", ["a.jfif", "b.JPE"])
+def test_jpegs_by_their_rarer_names(photos, name):
+    Image.new("RGB", (8, 6)).save(photos / name, "jpeg")
+    for given in ("d", "d/*"):
+        done = upscale(given, "-o", "out", "--dry-run")
+        assert f"d/{name} -> out/" in done.stdout
+    assert upscale(f"d/{name}", "-o", "x.jfif").exit_code == 0
+    assert Image.open("x.jfif").format == "JPEG"
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [

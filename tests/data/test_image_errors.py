@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image as PillowImage
 
-from enlcn.data import vips_codec
+from enlcn.data import vips_codec, vips_errors
 from enlcn.data.image import UnsupportedImageError
 from enlcn.data.image_io import Image, ImageError, check_format_fits, encode_image, load_image, save_image
 from enlcn.data.vips_stream import ImageStream
@@ -145,6 +145,26 @@ def test_lab_of_8_bits_is_refused_by_name(tmp_path, codec):
     if codec == "vips":
         with pytest.raises(UnsupportedImageError):
             ImageStream(path)
+
+
+def test_a_compression_that_is_not_built_in_is_no_damage(tmp_path, files):
+    pytest.importorskip("pyvips")
+    path = tmp_path / "zstd.tif"
+    PillowImage.new("RGB", (8, 6)).save(path, compression="zstd")
+    told = f"{path}: its ZSTD compression is not read here; save it with LZW or Deflate"
+    with pytest.raises(UnsupportedImageError) as caught:
+        load_image(path)
+    assert str(caught.value) == told
+    with pytest.raises(UnsupportedImageError) as caught:
+        list(ImageStream(path).strips())
+    assert str(caught.value) == told
+    for text in (
+        "tiff2vips: WEBP compression support is not configured.",
+        "tiff2vips: LERC compression is not configured",
+        "tiff2vips: SGILog compression is not supported",
+    ):
+        assert isinstance(vips_errors.unreadable(text, "tiff", "a.tif"), UnsupportedImageError)
+    assert not isinstance(vips_errors.unreadable("tiff2vips: read error", "tiff", "a.tif"), UnsupportedImageError)
 
 
 def test_endless_files_are_not_read_to_their_end():

@@ -15,8 +15,8 @@ from enlcn.upscaling.background import on_colour, parse_colour
 from enlcn.upscaling.batch import Batch
 from enlcn.upscaling.batch_options import BatchOptions
 from enlcn.upscaling.extremes import hold_clear
+from enlcn.upscaling.foreseen import alpha_problem
 from enlcn.upscaling.jobs import Job
-from enlcn.upscaling.large import alpha_problem
 from enlcn.upscaling.planes import MemoryPlane
 from enlcn.upscaling.target import Target
 

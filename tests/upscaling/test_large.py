@@ -1,6 +1,7 @@
 """Pictures through scratch files: what comes out is what comes out of memory."""
 
 import zlib
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -139,6 +140,34 @@ def test_sizes_by_the_header_are_as_seen(tmp_path, format, orientation, size):
     exif[0x0112] = orientation
     Pillow.new("RGB", (30, 20)).save(tmp_path / "a", format, exif=exif)
     assert header_size(tmp_path / "a") == size
+
+
+def test_sizes_by_the_header_go_by_exif_alone(tmp_path):
+    """As pictures are turned: what XMP says of orientation turns none."""
+    packet = b'<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:Description tiff:Orientation="6"/></x:xmpmeta>'
+    Pillow.new("RGB", (30, 20)).save(tmp_path / "a.jpg", xmp=packet)
+    assert header_size(tmp_path / "a.jpg") == (30, 20)
+    assert load_image(tmp_path / "a.jpg").width == 30
+
+
+@pytest.mark.parametrize("format", ["jpeg", "tiff"])
+def test_iptc_and_xmp(tmp_path, model, monkeypatch, format):
+    records = b"\x1c\x02\x78\0\5house\x1c\x02\x19\0\4view"
+    packet = b'<x:xmpmeta xmlns:x="adobe:ns:meta/"><r tiff:Orientation="6" tiff:ImageWidth="34"/></x:xmpmeta>'
+    image = replace(picture(orientation=6), iptc=records, xmp=packet)
+    results = both_ways(image, model, tmp_path, monkeypatch, suffix=f".{format}", source_format="jpeg")
+    for result in results:
+        assert result.iptc == records
+        assert b'tiff:Orientation="1" tiff:ImageWidth="84"' in result.xmp
+
+
+def test_what_is_lost_is_in_the_outcome(tmp_path, model, monkeypatch):
+    (tmp_path / "a.jpg").write_bytes(encode_image(replace(picture(), iptc=b"\x1c\x02\x78\0\5house"), "jpeg"))
+    batch = Batch(BatchOptions(Target(scale=2), str(model)))
+    for large in (False, True):
+        monkeypatch.setattr("enlcn.upscaling.batch.is_large", lambda path, options, large=large: large)
+        outcome = batch.run_one(Job(tmp_path / "a.jpg", tmp_path / f"{large}.png", "png"))
+        assert outcome.told == ("its IPTC metadata is left out; only JPEG and TIFF hold it",)
 
 
 def test_harmless_warnings_are_overlooked(tmp_path, model, monkeypatch):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image as Pillow
+from PIL import ImageCms
 
 import enlcn
 from enlcn import recipes
@@ -256,6 +257,80 @@ def test_python_api_gives_back_what_it_was_given(tmp_path):
         enlcn.upscale(kinds["uint8"], 2, model=torch.nn.Identity())
     with pytest.raises(UserError, match="beyond x4"):
         enlcn.upscale(kinds["uint8"], 5, model=MODEL)
+
+
+@pytest.mark.parametrize("size", [{"width": 21}, {"height": 18}, {"width": 21, "height": 18}, {"width": np.int64(21)}])
+def test_python_api_takes_a_width_or_a_height(tmp_path, size):
+    pixels = np.random.default_rng(3).integers(0, 256, (6, 7, 3)).astype(np.uint8)
+    picture = Pillow.fromarray(pixels)
+    picture.save(tmp_path / "p.png")
+    assert enlcn.upscale(pixels, model=MODEL, **size).shape == (18, 21, 3)
+    assert enlcn.upscale(torch.rand(2, 3, 6, 7), model=MODEL, **size).shape == (2, 3, 18, 21)
+    assert enlcn.upscale(picture, model=MODEL, **size).size == (21, 18)
+    assert enlcn.upscale(tmp_path / "p.png", model=MODEL, **size).pixels.shape == (18, 21, 3)
+    assert enlcn.upscale(pixels, model=SRNetwork(recipes.TINY), **size).shape == (18, 21, 3)
+
+
+def test_sizes_of_turned_pil_images_are_those_seen():
+    stored = Pillow.new("RGB", (7, 6))
+    exif = stored.getexif()
+    exif[0x0112] = 6
+    stored.info["exif"] = exif.tobytes()
+    assert enlcn.upscale(stored, model=MODEL, width=12).size == (12, 14)
+
+
+@pytest.mark.parametrize(
+    ("size", "told"),
+    [
+        ({"scale": 2, "width": 14}, "give either a scale or a width and height"),
+        ({"width": 0}, "must be positive"),
+        ({"width": 14.5}, "the width must be a whole number of pixels, not 14.5"),
+        ({"height": "14"}, "the height must be a whole number of pixels, not '14'"),
+        ({"width": 71}, "beyond x4"),
+    ],
+)
+def test_sizes_that_cannot_be(size, told):
+    with pytest.raises(UserError, match=told):
+        enlcn.upscale(np.zeros((6, 7, 3), np.uint8), model=MODEL, **size)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
+def test_tensors_of_other_floats_come_back_as_such(dtype):
+    assert enlcn.upscale(torch.rand(3, 6, 7).to(dtype), 2, model=MODEL).dtype == dtype
+
+
+@pytest.mark.parametrize(
+    ("image", "told"),
+    [
+        (
+            torch.zeros(3, 6, 7, dtype=torch.uint8),
+            r"must be floats in \[0, 1\], not uint8; convert it, bytes by tensor",
+        ),
+        (torch.zeros(6, 7), r"a tensor must be \(3, H, W\), \(1, H, W\) or \(B, 3, H, W\), not \(6, 7\)"),
+        (np.full((6, 7), 1.4), "floats must lie in"),
+        (np.full((6, 7), -0.3), "floats must lie in"),
+    ],
+)
+def test_what_is_wrong_with_values_is_told(image, told):
+    with pytest.raises(UserError, match=told):
+        enlcn.upscale(image, 2, model=MODEL)
+
+
+def test_what_bicubic_interpolation_gives_is_taken():
+    """A chessboard and a square: beyond them, its results reach furthest."""
+    board = np.indices((16, 16)).sum(0)[..., None].repeat(3, 2) % 2 * 1.0
+    square = np.pad(np.ones((8, 8, 3)), ((4, 4), (4, 4), (0, 0)))
+    for image in (board, square):
+        tensor = torch.from_numpy(image.transpose(2, 0, 1)).float()[None]
+        ringing = torch.nn.functional.interpolate(tensor, scale_factor=3, mode="bicubic")
+        assert ringing.max() > 1.1
+        assert enlcn.upscale(ringing, 2, model=MODEL).max() <= 1
+
+
+def test_cmyk_with_an_rgb_profile():
+    picture = Pillow.new("CMYK", (7, 6), (0, 255, 255, 0))
+    picture.info["icc_profile"] = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
+    assert enlcn.upscale(picture, 2, model=MODEL).mode == "RGB"
 
 
 def test_pil_images_keep_depth_and_are_turned_upright():
