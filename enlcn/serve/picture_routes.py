@@ -175,6 +175,7 @@ async def post_attention(request: Request, asked: AttentionParameters) -> Respon
 
 async def finished(request: Request, studio: Studio, job: Job) -> Result:
     """Wait for a job's result; where the client goes away meanwhile, the job goes too. A problem is raised."""
+    job.is_received = True  # by this answer; nobody else asks for it
     ended = asyncio.ensure_future(job.until_final())
     left = asyncio.ensure_future(_client_left(request))
     try:

@@ -133,6 +133,7 @@ class Studio:
             job.result = result if wanted else None
             job.fraction = 1.0 if state == State.done else job.fraction
             job.problem, job.finished = problem.fresh() if problem is not None else None, time.time()
+            job.touch()
             job.state = state  # last: whoever sees the end sees all of it
             self._changed.notify_all()
         job.work.discard()
@@ -237,6 +238,12 @@ class Studio:
     def is_idle(self) -> bool:
         """Whether nothing runs."""
         return not self._running
+
+    def is_awaited(self, seconds: float) -> bool:
+        """Whether clients that asked within so many seconds, or since the end of their job, have not got it yet."""
+        since = time.monotonic() - seconds
+        with self._changed:
+            return any(j.is_final and not j.is_received and j.last_asked > since for j in self._jobs.values())
 
     def gauges(self) -> dict[str, float]:
         """Numbers that go up and down, for /metrics."""
