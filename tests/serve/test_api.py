@@ -240,6 +240,20 @@ def test_metrics_are_what_prometheus_reads(server):
     assert families["enlcn_request_seconds"].type == "histogram"
 
 
+def test_metrics_keep_all_digits():
+    from enlcn.serve.metrics import Metrics
+
+    metrics = Metrics()
+    for amount in (123_456_789, 1):
+        metrics.count("enlcn_pixels_total", amount)
+    metrics.observe("enlcn_job_seconds", 0.1 + 0.2, kind="upscale")
+    lines = metrics.render({"process_resident_memory_bytes": 12_345_678_901}).splitlines()
+    assert "enlcn_pixels_total 123456790" in lines
+    assert 'enlcn_job_seconds_sum{kind="upscale"} 0.30000000000000004' in lines
+    assert 'enlcn_job_seconds_count{kind="upscale"} 1' in lines
+    assert "process_resident_memory_bytes 12345678901" in lines
+
+
 def test_head_of_unknown_paths_and_methods(server):
     assert server.client.get("/nothing").json()["type"].endswith("#not-found")
     wrong = server.client.put("/v1/upscale", content=b"")
