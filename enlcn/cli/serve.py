@@ -1,5 +1,7 @@
 """`enlcn serve`: the studio, a web page and an API over the upscaler."""
 
+import ipaddress
+import os
 import socket
 from typing import Annotated, Any
 
@@ -79,6 +81,8 @@ def serve(
         import uvicorn  # noqa: F401
     except ImportError:
         raise MissingExtraError("enlcn serve", "serve") from None
+    if token is None and os.environ.get(_ENV + "TOKEN") is not None:  # the option takes an empty variable for none
+        raise UserError(f"{_ENV}TOKEN is empty; give it a token, or unset it to let everyone in")
     listener = _listen(host, port)  # before torch is imported: what is wrong here is told at once
     from enlcn.serve.config import ServeConfig
     from enlcn.upscaling.engine_options import parse_bytes
@@ -113,13 +117,14 @@ def serve(
     for name in config.devices:  # a server that can do no job is no use to anybody
         resolve_device(name)
     _ = EngineOptions(memory_limit=memory_limit).limit
-    port = listener.getsockname()[1]
+    bound, port = listener.getsockname()[:2]
+    is_reachable = not ipaddress.ip_address(bound).is_loopback or config.host_names is None
     address = _address(host, port)
     elsewhere = [_address(name, port) for name in _names_elsewhere(host, config.allowed_hosts)]
 
     def ready() -> None:
         console.say(f"studio: {' and '.join((address, *elsewhere))}  (Ctrl-C stops it)", to=console.err)
-        if config.token is None and config.host_names is None:
+        if config.token is None and is_reachable:
             console.say("note: anyone who reaches this address can use it; --token asks for a password", to=console.err)
         if open_browser:
             import webbrowser

@@ -209,9 +209,10 @@ async def _client_left(request: Request) -> None:
 def client_of(request: Request) -> str:
     """Whose request it is, for sharing the device fairly."""
     header = studio_of(request).config.client_header
-    if header is not None and request.headers.get(header):
-        # The last entry is what the proxy itself has added; those before it anyone can send.
-        return request.headers[header].rpartition(",")[2].strip()
+    lines = request.headers.getlist(header) if header is not None else []
+    # The last entry of the last line is what the proxy itself has added; those before it anyone can send.
+    if lines and (client := lines[-1].rpartition(",")[2].strip()):
+        return client
     return request.client.host if request.client is not None else "unknown"
 
 

@@ -4,6 +4,7 @@ import os
 import socket
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import httpx
 import pytest
@@ -13,6 +14,8 @@ from enlcn.serve.config import ServeConfig
 from enlcn.serve.info_routes import PAGE
 
 from .conftest import picture
+
+NAN, INFINITY = float("nan"), float("inf")
 
 
 def test_headers_on_every_answer(server):
@@ -105,9 +108,13 @@ def test_bad_settings_are_one_line():
         {"token": "with space"},
         {"job_seconds": -1},
         {"port": 99999},
+        {"stored_bytes": 10},
+        *({name: bad} for name in ("job_seconds", "result_seconds", "shutdown_seconds") for bad in (NAN, INFINITY)),
+        *({"allowed_hosts": (host,)} for host in ("http://a.example", "a.example:80", "a/b", "*.example", "a,b", "")),
     ):
-        with pytest.raises(UserError):
+        with pytest.raises(UserError) as raised:
             ServeConfig(**settings)
+        assert "\n" not in str(raised.value)
     done = subprocess.run(
         [sys.executable, "-m", "enlcn", "serve", "--host", "203.0.113.77"],
         capture_output=True,
@@ -116,6 +123,59 @@ def test_bad_settings_are_one_line():
     )
     assert done.returncode == 2
     assert "--host" in done.stderr
+
+
+def test_bad_settings_are_called_by_their_flags():
+    with pytest.raises(UserError, match=r"--stored is 10 bytes; it must be at least --max-upload, 67,108,864"):
+        ServeConfig(stored_bytes=10)
+    with pytest.raises(UserError, match=r"--max-upload is 0; it must be positive"):
+        ServeConfig(max_upload_bytes=0)
+    with pytest.raises(UserError, match=r"--allowed-host is 'http://a\.example/'; give a name or an address alone"):
+        ServeConfig(allowed_hosts=("http://a.example/",))
+    for host in ("a.example", "a_b.lan", "localhost", "10.0.0.1", "::1", "fe80::1", "*"):
+        ServeConfig(allowed_hosts=(host,))
+
+
+def test_an_empty_token_opens_no_server(monkeypatch):
+    monkeypatch.setenv("ENLCN_SERVE_TOKEN", "")
+    command = [sys.executable, "-m", "enlcn", "serve", "--port", "0", "-m", "untrained:enlcn-tiny", "--device", "cpu"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert "ENLCN_SERVE_TOKEN is empty" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "is_told"),
+    [
+        (("--host", "0.0.0.0"), True),
+        (("--host", "0.0.0.0", "--allowed-host", "studio.lan"), True),
+        (("--host", "0.0.0.0", "--allowed-host", "studio.lan", "--token", "sesame"), False),
+        (("--host", "127.0.0.2", "--allowed-host", "127.0.0.1"), False),
+    ],
+)
+def test_a_server_without_a_token_says_so(start, arguments, is_told):
+    server = start(*arguments)
+    server.stop()
+    assert ("anyone who reaches this address" in server.process.stderr.read()) == is_told
+
+
+def test_the_client_is_named_by_the_last_line_of_the_header():
+    from starlette.requests import Request
+
+    from enlcn.serve.picture_routes import client_of
+    from enlcn.serve.studio import Studio
+
+    def client(*lines):
+        app = SimpleNamespace(state=SimpleNamespace(studio=Studio(ServeConfig(client_header="X-Client"))))
+        headers = [(b"x-client", line) for line in lines]
+        return client_of(Request({"type": "http", "app": app, "headers": headers, "client": ("10.0.0.9", 5)}))
+
+    assert client(b"198.51.100.7") == "198.51.100.7"
+    assert client(b"forged, 198.51.100.7") == "198.51.100.7"
+    assert client(b"forged", b"198.51.100.7") == "198.51.100.7"
+    assert client(b"forged", b"forged too, 198.51.100.7") == "198.51.100.7"
+    assert client() == client(b"") == "10.0.0.9"
 
 
 def test_hosts_that_are_answered():
