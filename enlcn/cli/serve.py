@@ -60,6 +60,9 @@ def serve(
     queue_length: Annotated[int, _option("Requests that may wait.", env="QUEUE_LENGTH")] = 64,
     queue_per_client: Annotated[int, _option("Of one client.", env="QUEUE_PER_CLIENT")] = 16,
     stored: Annotated[str, _option("Bytes of all uploads and results kept.", env="STORED")] = "4G",
+    head_seconds: Annotated[
+        float, _option("To receive the head of a request; other connections are closed.", env="HEAD_SECONDS")
+    ] = 15.0,
     upload_seconds: Annotated[float, _option("To receive one upload.", env="UPLOAD_SECONDS")] = 60.0,
     job_seconds: Annotated[float, _option("To compute one result.", env="JOB_SECONDS")] = 600.0,
     result_seconds: Annotated[float, _option("For which a result is kept.", env="RESULT_SECONDS")] = 600.0,
@@ -103,6 +106,7 @@ def serve(
         queue_length=queue_length,
         queue_per_client=queue_per_client,
         stored_bytes=parse_bytes(stored),
+        head_seconds=head_seconds,
         upload_seconds=upload_seconds,
         job_seconds=job_seconds,
         result_seconds=result_seconds,

@@ -18,6 +18,7 @@ _POSITIVE = (
     "queue_length",
     "queue_per_client",
     "stored_bytes",
+    "head_seconds",
     "upload_seconds",
     "job_seconds",
     "result_seconds",
@@ -47,6 +48,7 @@ class ServeConfig:
         queue_length: requests that may wait, all clients together.
         queue_per_client: requests of one client that may wait.
         stored_bytes: of all uploads and results together.
+        head_seconds: to receive the head of a request; connections without one are closed.
         upload_seconds: to receive a body.
         job_seconds: to compute one result.
         result_seconds: for which a finished job can be fetched.
@@ -70,6 +72,7 @@ class ServeConfig:
     queue_length: int = 64
     queue_per_client: int = 16
     stored_bytes: int = 4096 * MIB
+    head_seconds: float = 15.0
     upload_seconds: float = 60.0
     job_seconds: float = 600.0
     result_seconds: float = 600.0

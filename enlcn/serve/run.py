@@ -16,6 +16,7 @@ import uvicorn
 from enlcn.interruption import EXIT_CODE
 from enlcn.serve.app import create_app
 from enlcn.serve.config import ServeConfig
+from enlcn.serve.heads import Heads
 from enlcn.serve.studio import Studio
 
 _CONNECTIONS = 1024
@@ -106,16 +107,18 @@ def run(
     app = create_app(config)
     logging.getLogger("enlcn").debug("limits: %s", replace(config, token=None))
     logging.getLogger("python_multipart").setLevel(logging.ERROR)  # what clients send wrongly is told to them
+    heads = Heads(config.head_seconds)
     server = _Server(
         uvicorn.Config(
-            app,
+            heads.around(app),
+            http=heads.protocol(),
             log_level="error",
             access_log=False,
             server_header=False,
             proxy_headers=False,  # who asks is told by the connection, or by the header of --client-header
             limit_concurrency=_CONNECTIONS,
             backlog=_BACKLOG,
-            timeout_keep_alive=15,
+            timeout_keep_alive=math.ceil(config.head_seconds),
         ),
         app.state.studio,
         ready,
