@@ -104,6 +104,20 @@ def test_job_events_result_and_before(server):
     assert server.client.get(f"/v1/jobs/{job['id']}").status_code == 404
 
 
+def test_what_a_picture_loses_is_among_the_facts(server):
+    body = io.BytesIO()
+    pages = [Pillow.new("CMYK", (8, 6), colour) for colour in ("red", "blue")]
+    pages[0].save(body, "TIFF", save_all=True, append_images=pages[1:])
+    asked = {"scale": 2, "respond": "job", "format": "png"}
+    job = server.client.post("/v1/upscale", params=asked, content=body.getvalue()).json()
+    notes = follow(server, job)[-1]["facts"]["notes"]
+    assert any("only the first is read" in note for note in notes)
+    assert any("CMYK" in note for note in notes)
+    deep = encode_image(Image(np.full((6, 8, 3), 12345, np.uint16)), "png")
+    job = server.client.post("/v1/upscale", params=asked | {"format": "jpeg"}, content=deep).json()
+    assert any("8 bits" in note for note in follow(server, job)[-1]["facts"]["notes"])
+
+
 def test_streamed_pictures_report_tiles(start):
     server = start("--memory-limit", "512M", model="untrained:enlcn-small-x2")
     answer = server.client.post("/v1/upscale", params={"respond": "job"}, content=picture(1, 320, 320))
