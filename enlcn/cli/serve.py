@@ -75,6 +75,7 @@ def serve(
     memory_limit: Annotated[
         str | None, _option("Memory of one inference, such as 2G; at least 512M.", env="MEMORY_LIMIT")
     ] = None,
+    log: Annotated[bool, _option("Tell of every request and job on standard error.", "--log", env="LOG")] = False,
     open_browser: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
 ) -> None:
     """Start the studio: drop pictures on a page, or send them to its API. Ctrl-C stops it."""
@@ -135,7 +136,10 @@ def serve(
 
             webbrowser.open(address)
 
-    run(config, listener, ready, lambda text: console.say(text, to=console.err))
+    def tell(text: str) -> None:
+        console.say(text, to=console.err)
+
+    run(config, listener, ready, tell, tell if log else None)
     console.say("stopped", to=console.err)
 
 

@@ -17,6 +17,7 @@ from enlcn.interruption import EXIT_CODE
 from enlcn.serve.app import create_app
 from enlcn.serve.config import ServeConfig
 from enlcn.serve.heads import Heads
+from enlcn.serve.journal import Journal
 from enlcn.serve.studio import Studio
 
 _CONNECTIONS = 1024
@@ -95,6 +96,7 @@ def run(
     listener: socket.socket,
     ready: Callable[[], None] = lambda: None,
     tell: Callable[[str], None] = lambda text: None,
+    write: Callable[[str], None] | None = None,
 ) -> None:
     """Serve on a bound socket until a signal; jobs that run finish within their time, others are handed back.
 
@@ -103,8 +105,9 @@ def run(
         listener: where to serve.
         ready: called when requests are taken.
         tell: told what is waited for at the end.
+        write: given a line for each request and job; None keeps no log.
     """
-    app = create_app(config)
+    app = create_app(config, Journal(write))
     logging.getLogger("enlcn").debug("limits: %s", replace(config, token=None))
     logging.getLogger("python_multipart").setLevel(logging.ERROR)  # what clients send wrongly is told to them
     heads = Heads(config.head_seconds)

@@ -12,6 +12,7 @@ from typing import Any
 from enlcn.serve.config import ServeConfig
 from enlcn.serve.fair_queue import FairQueue
 from enlcn.serve.jobs import Job, Result, State, StoppedError, Watch, Work
+from enlcn.serve.journal import Journal
 from enlcn.serve.metrics import Metrics
 from enlcn.serve.problems import Problem, retry_later
 from enlcn.serve.storage import Storage
@@ -26,8 +27,9 @@ _USUAL_SECONDS = 0.05  # what a job is taken to need before any has been timed: 
 class Studio:
     """Jobs from their admission to the end of their result's life. All methods are thread-safe."""
 
-    def __init__(self, config: ServeConfig):
+    def __init__(self, config: ServeConfig, journal: Journal | None = None):
         self.config = config
+        self.journal = journal or Journal()
         self.storage = Storage(config.stored_bytes)
         self.metrics = Metrics()
         self.probes = asyncio.Semaphore(2)  # reading a header holds the file in memory
@@ -140,6 +142,7 @@ class Studio:
         if result is not None and not wanted:
             result.discard()
         self.metrics.count("enlcn_jobs_total", kind=job.facts.get("kind", "other"), state=state.value)
+        self.journal.job(job)
         job.changed()
 
     # What clients ask

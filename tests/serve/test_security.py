@@ -4,7 +4,6 @@ import os
 import socket
 import subprocess
 import sys
-from types import SimpleNamespace
 
 import httpx
 import pytest
@@ -161,15 +160,13 @@ def test_a_server_without_a_token_says_so(start, arguments, is_told):
 
 
 def test_the_client_is_named_by_the_last_line_of_the_header():
-    from starlette.requests import Request
+    from starlette.requests import HTTPConnection
 
-    from enlcn.serve.picture_routes import client_of
-    from enlcn.serve.studio import Studio
+    from enlcn.serve.clients import client_of
 
     def client(*lines):
-        app = SimpleNamespace(state=SimpleNamespace(studio=Studio(ServeConfig(client_header="X-Client"))))
         headers = [(b"x-client", line) for line in lines]
-        return client_of(Request({"type": "http", "app": app, "headers": headers, "client": ("10.0.0.9", 5)}))
+        return client_of(HTTPConnection({"type": "http", "headers": headers, "client": ("10.0.0.9", 5)}), "X-Client")
 
     assert client(b"198.51.100.7") == "198.51.100.7"
     assert client(b"forged, 198.51.100.7") == "198.51.100.7"
