@@ -204,6 +204,7 @@ PICTURE_BODY: dict[str, Any] = {
                     "type": "object",
                     "required": ["file"],
                     "properties": {"file": BYTES["schema"]},
+                    "additionalProperties": False,
                 }
             },
             "application/octet-stream": BYTES,

@@ -268,6 +268,22 @@ def test_metrics_keep_all_digits():
     assert "process_resident_memory_bytes 12345678901" in lines
 
 
+def test_options_in_a_form_are_not_lost_silently(server, photo):
+    for path in ("/v1/upscale", "/v1/attention?x=1&y=1"):
+        answer = server.client.post(path, data={"scale": "2"}, files={"file": photo})
+        assert (answer.status_code, answer.json()["type"]) == (400, "/v1/problems#bad-request")
+        assert "'scale'; options go into the address, as in ?scale=2" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize("path", ["/", "/page/app.js", "/healthz", "/readyz"])
+def test_head_is_get_without_the_body(server, path):
+    head, got = server.client.head(path), server.client.get(path)
+    assert head.status_code == got.status_code == 200
+    assert head.content == b""
+    for name in ("content-length", "content-type", "content-security-policy"):
+        assert head.headers[name] == got.headers[name]
+
+
 def test_head_of_unknown_paths_and_methods(server):
     assert server.client.get("/nothing").json()["type"].endswith("#not-found")
     wrong = server.client.put("/v1/upscale", content=b"")
