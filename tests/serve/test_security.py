@@ -181,6 +181,15 @@ def test_hosts_that_are_answered():
     assert "studio.lan" in ServeConfig(host="0.0.0.0", allowed_hosts=("studio.lan",)).host_names
 
 
+def test_behind_a_proxy_the_host_must_be_the_browsers(start):
+    server = start("--allowed-host", "studio.example.org")
+    for host in ("studio.example.org", "studio.example.org:8443"):
+        headers = {"Host": host, "Origin": f"https://{host}"}
+        assert server.client.post("/v1/upscale", content=picture(1), headers=headers).status_code == 200
+    rewritten = server.client.get("/v1/models", headers={"Origin": "https://studio.example.org"})
+    assert rewritten.status_code == 403
+
+
 def test_a_server_for_all_says_how_others_reach_it(start):
     from enlcn.cli.serve import _names_elsewhere
 

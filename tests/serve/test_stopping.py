@@ -3,6 +3,7 @@
 import signal
 import time
 
+import httpx
 import pytest
 
 from .conftest import picture
@@ -30,7 +31,7 @@ def stopping(start):
 
 def test_a_stopping_server_answers_until_the_last_result_is_fetched(stopping):
     server, place = stopping
-    ready = server.client.get("/readyz", headers={"Connection": "close"})
+    ready = httpx.get(server.url + "/readyz")  # on a connection of its own
     assert (ready.status_code, kind_of(ready)) == (503, "shutting-down")
     assert server.client.get("/healthz").status_code == 200
     refused = server.client.post("/v1/upscale", content=picture(2))
