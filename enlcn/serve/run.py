@@ -115,6 +115,7 @@ def run(
         uvicorn.Config(
             heads.around(app),
             http=heads.protocol(),
+            ws="none",  # no route speaks it, and a connection that changes to it would be lost to the count of heads
             log_level="error",
             access_log=False,
             server_header=False,
