@@ -1,5 +1,7 @@
 """`enlcn serve`: the studio, a web page and an API over the upscaler."""
 
+import ipaddress
+import os
 import socket
 from typing import Annotated, Any
 
@@ -58,6 +60,9 @@ def serve(
     queue_length: Annotated[int, _option("Requests that may wait.", env="QUEUE_LENGTH")] = 64,
     queue_per_client: Annotated[int, _option("Of one client.", env="QUEUE_PER_CLIENT")] = 16,
     stored: Annotated[str, _option("Bytes of all uploads and results kept.", env="STORED")] = "4G",
+    head_seconds: Annotated[
+        float, _option("To receive the head of a request; other connections are closed.", env="HEAD_SECONDS")
+    ] = 15.0,
     upload_seconds: Annotated[float, _option("To receive one upload.", env="UPLOAD_SECONDS")] = 60.0,
     job_seconds: Annotated[float, _option("To compute one result.", env="JOB_SECONDS")] = 600.0,
     result_seconds: Annotated[float, _option("For which a result is kept.", env="RESULT_SECONDS")] = 600.0,
@@ -70,6 +75,7 @@ def serve(
     memory_limit: Annotated[
         str | None, _option("Memory of one inference, such as 2G; at least 512M.", env="MEMORY_LIMIT")
     ] = None,
+    log: Annotated[bool, _option("Tell of every request and job on standard error.", "--log", env="LOG")] = False,
     open_browser: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
 ) -> None:
     """Start the studio: drop pictures on a page, or send them to its API. Ctrl-C stops it."""
@@ -79,6 +85,8 @@ def serve(
         import uvicorn  # noqa: F401
     except ImportError:
         raise MissingExtraError("enlcn serve", "serve") from None
+    if token is None and os.environ.get(_ENV + "TOKEN") is not None:  # the option takes an empty variable for none
+        raise UserError(f"{_ENV}TOKEN is empty; give it a token, or unset it to let everyone in")
     listener = _listen(host, port)  # before torch is imported: what is wrong here is told at once
     from enlcn.serve.config import ServeConfig
     from enlcn.upscaling.engine_options import parse_bytes
@@ -99,6 +107,7 @@ def serve(
         queue_length=queue_length,
         queue_per_client=queue_per_client,
         stored_bytes=parse_bytes(stored),
+        head_seconds=head_seconds,
         upload_seconds=upload_seconds,
         job_seconds=job_seconds,
         result_seconds=result_seconds,
@@ -113,20 +122,24 @@ def serve(
     for name in config.devices:  # a server that can do no job is no use to anybody
         resolve_device(name)
     _ = EngineOptions(memory_limit=memory_limit).limit
-    port = listener.getsockname()[1]
+    bound, port = listener.getsockname()[:2]
+    is_reachable = not ipaddress.ip_address(bound).is_loopback or config.host_names is None
     address = _address(host, port)
     elsewhere = [_address(name, port) for name in _names_elsewhere(host, config.allowed_hosts)]
 
     def ready() -> None:
         console.say(f"studio: {' and '.join((address, *elsewhere))}  (Ctrl-C stops it)", to=console.err)
-        if config.token is None and config.host_names is None:
+        if config.token is None and is_reachable:
             console.say("note: anyone who reaches this address can use it; --token asks for a password", to=console.err)
         if open_browser:
             import webbrowser
 
             webbrowser.open(address)
 
-    run(config, listener, ready, lambda text: console.say(text, to=console.err))
+    def tell(text: str) -> None:
+        console.say(text, to=console.err)
+
+    run(config, listener, ready, tell, tell if log else None)
     console.say("stopped", to=console.err)
 
 

@@ -16,6 +16,7 @@ from enlcn.serve import info_routes, job_routes, picture_routes
 from enlcn.serve.catalogue import Catalogue
 from enlcn.serve.config import ServeConfig
 from enlcn.serve.guard import SECURITY_HEADERS, Guard
+from enlcn.serve.journal import Journal
 from enlcn.serve.problems import PROBLEM_TYPE, Problem, from_status
 from enlcn.serve.schemas import ProblemView
 from enlcn.serve.studio import Studio
@@ -28,9 +29,9 @@ _SWEEP_SECONDS = 1.0
 _LAST_SECONDS = 5.0  # for a job to notice that it must stop
 
 
-def create_app(config: ServeConfig) -> FastAPI:
+def create_app(config: ServeConfig, journal: Journal | None = None) -> FastAPI:
     """The ASGI application of a server; its workers run from startup to shutdown."""
-    studio, catalogue = Studio(config), Catalogue(config.models)
+    studio, catalogue = Studio(config, journal), Catalogue(config.models)
     workers = [Worker(studio, catalogue, device) for device in config.devices]
 
     @asynccontextmanager
@@ -61,7 +62,7 @@ def create_app(config: ServeConfig) -> FastAPI:
     app.add_exception_handler(RequestValidationError, _on_invalid)
     app.add_exception_handler(HTTPException, _on_http_error)
     app.add_exception_handler(Exception, _on_failure)
-    app.add_middleware(Guard, config=config, metrics=studio.metrics)
+    app.add_middleware(Guard, config=config, metrics=studio.metrics, journal=studio.journal)
     _complete_openapi(app, list(catalogue.models), secured=config.token is not None)
     return app
 

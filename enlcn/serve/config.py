@@ -1,5 +1,8 @@
 """What a server is told when it starts: where it listens, what it runs, and every limit. No torch here."""
 
+import ipaddress
+import math
+import re
 from dataclasses import dataclass
 
 from enlcn.errors import UserError
@@ -7,6 +10,22 @@ from enlcn.upscaling.engine_options import PRECISIONS
 
 MIB = 2**20
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
+_HOST_NAME = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*\.?")
+_POSITIVE = (
+    "max_upload_bytes",
+    "max_pixels",
+    "attention_pixels",
+    "queue_length",
+    "queue_per_client",
+    "stored_bytes",
+    "head_seconds",
+    "upload_seconds",
+    "job_seconds",
+    "result_seconds",
+    "abandon_seconds",
+)
+_NOT_NEGATIVE = ("direct_pixels", "shutdown_seconds")
+_FLAGS = {"max_upload_bytes": "--max-upload", "stored_bytes": "--stored"}  # whose names are not the setting's own
 
 
 @dataclass(frozen=True)
@@ -29,6 +48,7 @@ class ServeConfig:
         queue_length: requests that may wait, all clients together.
         queue_per_client: requests of one client that may wait.
         stored_bytes: of all uploads and results together.
+        head_seconds: to receive the head of a request; connections without one are closed.
         upload_seconds: to receive a body.
         job_seconds: to compute one result.
         result_seconds: for which a finished job can be fetched.
@@ -52,6 +72,7 @@ class ServeConfig:
     queue_length: int = 64
     queue_per_client: int = 16
     stored_bytes: int = 4096 * MIB
+    head_seconds: float = 15.0
     upload_seconds: float = 60.0
     job_seconds: float = 600.0
     result_seconds: float = 600.0
@@ -68,25 +89,13 @@ class ServeConfig:
             raise UserError("name at least one device")
         if self.token is not None and (not self.token.isascii() or not self.token or " " in self.token):
             raise UserError("the token must be printable ASCII without spaces")
-        for name in (
-            "max_upload_bytes",
-            "max_pixels",
-            "attention_pixels",
-            "queue_length",
-            "queue_per_client",
-            "stored_bytes",
-            "upload_seconds",
-            "job_seconds",
-            "result_seconds",
-            "abandon_seconds",
-        ):
-            if getattr(self, name) <= 0:
-                raise UserError(f"{name.replace('_', '-')} is {getattr(self, name)}; it must be positive")
-        for name in ("direct_pixels", "shutdown_seconds"):
-            if getattr(self, name) < 0:
-                raise UserError(f"{name.replace('_', '-')} is {getattr(self, name)}; it must not be negative")
+        for name in (*_POSITIVE, *_NOT_NEGATIVE):
+            _check_number(name, getattr(self, name))
         if self.stored_bytes < self.max_upload_bytes:
-            raise UserError("stored-bytes must be at least max-upload-bytes")
+            least = f"{self.max_upload_bytes:,}"
+            raise UserError(f"--stored is {self.stored_bytes:,} bytes; it must be at least --max-upload, {least}")
+        for host in self.allowed_hosts:
+            _check_host(host)
 
     @property
     def host_names(self) -> frozenset[str] | None:
@@ -97,3 +106,22 @@ class ServeConfig:
         if "*" in self.allowed_hosts or (self.host not in LOOPBACK and not self.allowed_hosts):
             return None
         return frozenset(name.lower() for name in (self.host, *LOOPBACK, *self.allowed_hosts))
+
+
+def _check_number(name: str, value: float) -> None:
+    flag = _FLAGS.get(name, "--" + name.replace("_", "-"))
+    if not math.isfinite(value):
+        raise UserError(f"{flag} is {value}; it must be a number")
+    if value < 0 or (value == 0 and name in _POSITIVE):
+        raise UserError(f"{flag} is {value}; it must {'not be negative' if name in _NOT_NEGATIVE else 'be positive'}")
+
+
+def _check_host(host: str) -> None:
+    if host == "*" or _HOST_NAME.fullmatch(host):
+        return
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        raise UserError(
+            f"--allowed-host is '{host}'; give a name or an address alone, such as studio.example.org, or * for any"
+        ) from None

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 
-_MOST_PARTS = 9  # the file, and fields that nobody reads
-_LONGEST_HEADERS = 2**14  # of all parts together
+_LONGEST_HEADERS = 2**14
+_LONGEST_NAME = 40  # of a field, as an error tells it
 
 
 class FormError(Exception):
@@ -18,7 +18,7 @@ class FormFile:
 
     Args:
         content_type: the request's header, with the boundary between the parts.
-        field: the name of the part that holds the file; other parts are passed over.
+        field: the name of the part that holds the file; any other part is an error, since it would have no effect.
         take: is given the file's bytes; what it raises passes through.
     """
 
@@ -27,10 +27,10 @@ class FormFile:
         if not boundary:
             raise FormError("its Content-Type names no boundary")
         self.is_complete = False
-        self._field, self._take = field.encode(), take
-        self._parts = self._files = self._header_bytes = 0
+        self._field, self._take = field, take
+        self._has_file = False
+        self._header_bytes = 0
         self._name, self._value, self._disposition = bytearray(), bytearray(), b""
-        self._is_wanted = False
         try:
             self._parser = MultipartParser(
                 boundary,
@@ -55,9 +55,6 @@ class FormFile:
             raise FormError("its parts cannot be told apart") from None
 
     def _begin_part(self) -> None:
-        self._parts += 1
-        if self._parts > _MOST_PARTS:
-            raise FormError(f"it has more than {_MOST_PARTS} parts")
         self._disposition = b""
 
     def _add_to_name(self, data: bytes, start: int, end: int) -> None:
@@ -83,16 +80,17 @@ class FormFile:
         options = parse_options_header(self._disposition)[1]
         if b"name" not in options:
             raise FormError("one of its parts has no name")
-        is_file = b"filename" in options
-        self._files += is_file
-        if self._files > 1:
+        name = options[b"name"].decode(errors="replace")[:_LONGEST_NAME]
+        if name != self._field:
+            raise FormError(f"it has a part named '{name}'; options go into the address, as in ?scale=2")
+        if b"filename" not in options:
+            raise FormError(f"its part '{name}' is no file")
+        if self._has_file:
             raise FormError("it has more than one file")
-        self._is_wanted = is_file and options[b"name"] == self._field
+        self._has_file = True
 
     def _hand_on(self, data: bytes, start: int, end: int) -> None:
-        if self._is_wanted:
-            self._take(data[start:end])
+        self._take(data[start:end])
 
     def _end_part(self) -> None:
-        self.is_complete |= self._is_wanted
-        self._is_wanted = False
+        self.is_complete = True

@@ -6,9 +6,11 @@ import time
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from enlcn.serve.config import ServeConfig
+from enlcn.serve.journal import Journal
 from enlcn.serve.metrics import Metrics
 from enlcn.serve.problems import PROBLEM_TYPE, Problem
 
@@ -41,8 +43,8 @@ _OPEN_PREFIX = "/page/"
 class Guard:
     """The outermost layer of the application."""
 
-    def __init__(self, app: ASGIApp, config: ServeConfig, metrics: Metrics):
-        self._app, self._config, self._metrics = app, config, metrics
+    def __init__(self, app: ASGIApp, config: ServeConfig, metrics: Metrics, journal: Journal):
+        self._app, self._config, self._metrics, self._journal = app, config, metrics, journal
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request in, or answer why not."""
@@ -71,7 +73,9 @@ class Guard:
         finally:
             route = getattr(scope.get("route"), "path", "other")
             self._metrics.count("enlcn_requests_total", method=_known(scope["method"]), route=route, status=str(status))
-            self._metrics.observe("enlcn_request_seconds", time.monotonic() - began, route=route)
+            seconds = time.monotonic() - began
+            self._metrics.observe("enlcn_request_seconds", seconds, route=route)
+            self._journal.request(HTTPConnection(scope), self._config.client_header, status, seconds)
 
     def _check(self, scope: Scope) -> None:
         headers = Headers(scope=scope)

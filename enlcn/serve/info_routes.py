@@ -17,6 +17,7 @@ from enlcn.version import __version__
 PAGE = Path(__file__).parent / "page"
 SAMPLE = Path(__file__).parents[1] / "assets" / "palace.png"
 _TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+_GET_AND_HEAD = ["GET", "HEAD"]  # monitors ask for heads alone; the server leaves the body out
 router = APIRouter()
 
 
@@ -30,13 +31,13 @@ def page_files() -> dict[str, tuple[bytes, str]]:
     return files | {"sample.png": (SAMPLE.read_bytes(), "image/png")}
 
 
-@router.get("/", response_class=Response, include_in_schema=False)
+@router.api_route("/", methods=_GET_AND_HEAD, response_class=Response, include_in_schema=False)
 async def get_page(request: Request) -> Response:
     """The studio's page."""
     return _page_file(request, "index.html")
 
 
-@router.get("/page/{name}", response_class=Response, include_in_schema=False)
+@router.api_route("/page/{name}", methods=_GET_AND_HEAD, response_class=Response, include_in_schema=False)
 async def get_page_file(request: Request, name: str) -> Response:
     """A file of the page."""
     return _page_file(request, name)
@@ -73,12 +74,14 @@ async def get_problems() -> dict[str, Any]:
     return {name: asdict(kind) for name, kind in KINDS.items()}
 
 
+@router.head("/healthz", include_in_schema=False)
 @router.get("/healthz", response_model=HealthView, responses=problem_responses(), tags=["server"])
 async def get_health() -> dict[str, str]:
     """Whether the server lives."""
     return {"status": "ok"}
 
 
+@router.head("/readyz", include_in_schema=False)
 @router.get(
     "/readyz", response_model=HealthView, responses=problem_responses("shutting-down", "not-ready"), tags=["server"]
 )

@@ -69,7 +69,7 @@ def view(studio: Studio, job: Job) -> dict[str, Any]:
 async def get_job(request: Request, job_id: str) -> dict[str, Any]:
     """The state of a job. Asking keeps it alive: one that nobody asks about is cancelled after a while."""
     studio = studio_of(request)
-    return view(studio, studio.find(job_id))
+    return _told(studio, studio.find(job_id))
 
 
 @router.get(
@@ -93,7 +93,7 @@ async def get_events(request: Request, job_id: str) -> StreamingResponse:
                 yield ": still here\n\n"
                 continue
             number += 1
-            yield f"id: {number}\nevent: {job.state.value}\ndata: {json.dumps(view(studio, job))}\n\n"
+            yield f"id: {number}\nevent: {job.state.value}\ndata: {json.dumps(_told(studio, job))}\n\n"
 
     headers = {"X-Accel-Buffering": "no"}  # proxies are not to collect events
     return StreamingResponse(events(), media_type="text/event-stream", headers=headers)
@@ -107,7 +107,10 @@ async def get_events(request: Request, job_id: str) -> StreamingResponse:
 )
 async def get_result(request: Request, job_id: str) -> Response:
     """The picture that a job made."""
-    return _file(studio_of(request).find(job_id), "result")
+    job = studio_of(request).find(job_id)
+    answer = _file(job, "result")
+    job.is_received = True
+    return answer
 
 
 @router.get(
@@ -149,6 +152,13 @@ async def delete_job(request: Request, job_id: str) -> Response:
     studio = studio_of(request)
     studio.forget(studio.find(job_id))
     return Response(status_code=204)
+
+
+def _told(studio: Studio, job: Job) -> dict[str, Any]:
+    """A job as its client is told of it; where nothing was made, that is all there is to get."""
+    told = view(studio, job)
+    job.is_received |= told["state"] in (State.failed, State.cancelled)
+    return told
 
 
 def _file(job: Job, name: str) -> Response:

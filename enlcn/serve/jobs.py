@@ -87,6 +87,7 @@ class Job:
         self.started: float | None = None
         self.finished: float | None = None
         self.last_asked = time.monotonic()
+        self.is_received = False  # its client knows the end, or has asked for the result
         self.stop: Problem | None = None
         self._watchers: dict[asyncio.Event, tuple[asyncio.AbstractEventLoop, bool]] = {}
         self._lock = threading.Lock()

@@ -54,17 +54,17 @@ class Metrics:
         with self._lock:
             for name, series in sorted(self._counters.items()):
                 lines += _head(name)
-                lines += [f"{name}{_labels(key)} {value:g}" for key, value in sorted(series.items())]
+                lines += [f"{name}{_labels(key)} {_number(value)}" for key, value in sorted(series.items())]
             for name, rows in sorted(self._histograms.items()):
                 lines += _head(name)
                 for key, row in sorted(rows.items()):
                     for place, bound in enumerate(BUCKETS):
-                        lines.append(f"{name}_bucket{_labels((*key, ('le', f'{bound:g}')))} {row[place]:g}")
-                    lines.append(f"{name}_bucket{_labels((*key, ('le', '+Inf')))} {row[-1]:g}")
-                    lines.append(f"{name}_sum{_labels(key)} {row[-2]:.6f}")
-                    lines.append(f"{name}_count{_labels(key)} {row[-1]:g}")
+                        lines.append(f"{name}_bucket{_labels((*key, ('le', f'{bound:g}')))} {_number(row[place])}")
+                    lines.append(f"{name}_bucket{_labels((*key, ('le', '+Inf')))} {_number(row[-1])}")
+                    lines.append(f"{name}_sum{_labels(key)} {_number(row[-2])}")
+                    lines.append(f"{name}_count{_labels(key)} {_number(row[-1])}")
         for name, value in gauges.items():
-            lines += [*_head(name), f"{name} {value:.0f}"]
+            lines += [*_head(name), f"{name} {_number(value)}"]
         return "\n".join(lines) + "\n"
 
 
@@ -80,6 +80,11 @@ def resident_bytes() -> int:
 def _head(name: str) -> list[str]:
     kind, text = HELP[name]
     return [f"# HELP {name} {text}", f"# TYPE {name} {kind}"]
+
+
+def _number(value: float) -> str:
+    """All digits: rates are differences of numbers that have grown large."""
+    return str(int(value)) if value == int(value) else repr(value)
 
 
 def _labels(labels: Labels) -> str:

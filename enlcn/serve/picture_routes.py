@@ -10,6 +10,7 @@ from enlcn.data.image_io import check_can_write
 from enlcn.errors import UserError
 from enlcn.serve.attention_work import WEIGHINGS, AttentionOptions, AttentionWork
 from enlcn.serve.catalogue import Catalogue
+from enlcn.serve.clients import client_of
 from enlcn.serve.job_routes import studio_of, view
 from enlcn.serve.jobs import Job, Result
 from enlcn.serve.problems import Problem, retry_later
@@ -85,7 +86,7 @@ async def post_upscale(request: Request, asked: UpscaleParameters) -> Response:
     except UserError as error:
         raise Problem("invalid-parameters", str(error)) from None
     check_length(request, studio.config)
-    with studio.reserve(client_of(request)) as place:
+    with studio.reserve(client_of(request, studio.config.client_header)) as place:
         upload = await receive(request, studio)
         try:
             header = await probe(upload, studio)
@@ -143,7 +144,7 @@ async def post_attention(request: Request, asked: AttentionParameters) -> Respon
     catalogue: Catalogue = request.app.state.catalogue
     model = catalogue.find(asked.model)
     check_length(request, studio.config)
-    with studio.reserve(client_of(request)) as place:
+    with studio.reserve(client_of(request, studio.config.client_header)) as place:
         upload = await receive(request, studio)
         try:
             header = await probe(upload, studio)
@@ -162,7 +163,8 @@ async def post_attention(request: Request, asked: AttentionParameters) -> Respon
             config = studio.config
             cost = min(header.width * header.height, config.attention_pixels)
             work = AttentionWork(upload, options, config.max_pixels, config.attention_pixels, cost)
-            job = place.submit(work, {"kind": "attention"})
+            size = {"width": header.width, "height": header.height}
+            job = place.submit(work, {"kind": "attention", "input": size, "model": model.name})
         except BaseException:
             upload.close()
             raise
@@ -175,6 +177,7 @@ async def post_attention(request: Request, asked: AttentionParameters) -> Respon
 
 async def finished(request: Request, studio: Studio, job: Job) -> Result:
     """Wait for a job's result; where the client goes away meanwhile, the job goes too. A problem is raised."""
+    job.is_received = True  # by this answer; nobody else asks for it
     ended = asyncio.ensure_future(job.until_final())
     left = asyncio.ensure_future(_client_left(request))
     try:
@@ -203,15 +206,6 @@ def _not_kept(studio: Studio) -> Problem:
 async def _client_left(request: Request) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass
-
-
-def client_of(request: Request) -> str:
-    """Whose request it is, for sharing the device fairly."""
-    header = studio_of(request).config.client_header
-    if header is not None and request.headers.get(header):
-        # The last entry is what the proxy itself has added; those before it anyone can send.
-        return request.headers[header].rpartition(",")[2].strip()
-    return request.client.host if request.client is not None else "unknown"
 
 
 def _format(asked: UpscaleQuery, header: Header) -> str:

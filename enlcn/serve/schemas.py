@@ -52,7 +52,7 @@ class JobView(BaseModel):
     seconds: float | None = Field(description="How long it ran, or has been running.")
     expires: float | None = Field(description="When the result will be gone, in seconds since 1970.")
     files: dict[str, str] = Field(description="What can be fetched: 'result', and with compare 'before' and 'preview'.")
-    facts: dict[str, Any] = Field(description="How it was done: mode, precision, checkpoint.")
+    facts: dict[str, Any] = Field(description="How it was done: mode, precision, checkpoint, notes.")
     problem: ProblemView | None
 
 
@@ -204,6 +204,7 @@ PICTURE_BODY: dict[str, Any] = {
                     "type": "object",
                     "required": ["file"],
                     "properties": {"file": BYTES["schema"]},
+                    "additionalProperties": False,
                 }
             },
             "application/octet-stream": BYTES,

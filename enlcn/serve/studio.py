@@ -12,6 +12,7 @@ from typing import Any
 from enlcn.serve.config import ServeConfig
 from enlcn.serve.fair_queue import FairQueue
 from enlcn.serve.jobs import Job, Result, State, StoppedError, Watch, Work
+from enlcn.serve.journal import Journal
 from enlcn.serve.metrics import Metrics
 from enlcn.serve.problems import Problem, retry_later
 from enlcn.serve.storage import Storage
@@ -26,8 +27,9 @@ _USUAL_SECONDS = 0.05  # what a job is taken to need before any has been timed: 
 class Studio:
     """Jobs from their admission to the end of their result's life. All methods are thread-safe."""
 
-    def __init__(self, config: ServeConfig):
+    def __init__(self, config: ServeConfig, journal: Journal | None = None):
         self.config = config
+        self.journal = journal or Journal()
         self.storage = Storage(config.stored_bytes)
         self.metrics = Metrics()
         self.probes = asyncio.Semaphore(2)  # reading a header holds the file in memory
@@ -133,12 +135,14 @@ class Studio:
             job.result = result if wanted else None
             job.fraction = 1.0 if state == State.done else job.fraction
             job.problem, job.finished = problem.fresh() if problem is not None else None, time.time()
+            job.touch()
             job.state = state  # last: whoever sees the end sees all of it
             self._changed.notify_all()
         job.work.discard()
         if result is not None and not wanted:
             result.discard()
         self.metrics.count("enlcn_jobs_total", kind=job.facts.get("kind", "other"), state=state.value)
+        self.journal.job(job)
         job.changed()
 
     # What clients ask
@@ -237,6 +241,12 @@ class Studio:
     def is_idle(self) -> bool:
         """Whether nothing runs."""
         return not self._running
+
+    def is_awaited(self, seconds: float) -> bool:
+        """Whether clients that asked within so many seconds, or since the end of their job, have not got it yet."""
+        since = time.monotonic() - seconds
+        with self._changed:
+            return any(j.is_final and not j.is_received and j.last_asked > since for j in self._jobs.values())
 
     def gauges(self) -> dict[str, float]:
         """Numbers that go up and down, for /metrics."""

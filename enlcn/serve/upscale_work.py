@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, replace
 import numpy as np
 
 from enlcn.data.image import Image
+from enlcn.data.image_formats import rounding_note
 from enlcn.data.image_io import ImageError, check_can_write, encode_image, has_transparency
 from enlcn.errors import UserError
 from enlcn.serve.catalogue import Model
@@ -108,6 +109,7 @@ class UpscaleWork:
         watch.report(_COMPUTED, "encoding")
         files = {"result": encode_image(result, options.format, **how)}  # type: ignore[arg-type]
         media = {"result": MEDIA_TYPES[options.format]}
+        rounding = rounding_note(options.format, result.bits)
         if options.compare:
             watch.report(0.96, "bicubic, to compare with")
             if options.format not in _SHOWN_BY_BROWSERS:
@@ -115,7 +117,8 @@ class UpscaleWork:
             del result
             image = image if options.background is None else on_colour(image, options.background)
             files["before"] = encode_image(bicubic(image, size), "png", name=NAME)
-        facts = {key: value for key, value in asdict(report).items() if key in ("mode", "precision", "tile", "notes")}
+        facts = {key: value for key, value in asdict(report).items() if key in ("mode", "precision", "tile")}
+        facts["notes"] = [*image.notes, *report.notes, *([rounding] if rounding else [])]
         return self._kept(files, media, facts | {"checkpoint": checkpoint.rpartition("/")[2]})
 
     def _kept(self, files: dict[str, bytes], media: dict[str, str], facts: dict[str, object]) -> Result:

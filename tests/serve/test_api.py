@@ -104,6 +104,20 @@ def test_job_events_result_and_before(server):
     assert server.client.get(f"/v1/jobs/{job['id']}").status_code == 404
 
 
+def test_what_a_picture_loses_is_among_the_facts(server):
+    body = io.BytesIO()
+    pages = [Pillow.new("CMYK", (8, 6), colour) for colour in ("red", "blue")]
+    pages[0].save(body, "TIFF", save_all=True, append_images=pages[1:])
+    asked = {"scale": 2, "respond": "job", "format": "png"}
+    job = server.client.post("/v1/upscale", params=asked, content=body.getvalue()).json()
+    notes = follow(server, job)[-1]["facts"]["notes"]
+    assert any("only the first is read" in note for note in notes)
+    assert any("CMYK" in note for note in notes)
+    deep = encode_image(Image(np.full((6, 8, 3), 12345, np.uint16)), "png")
+    job = server.client.post("/v1/upscale", params=asked | {"format": "jpeg"}, content=deep).json()
+    assert any("8 bits" in note for note in follow(server, job)[-1]["facts"]["notes"])
+
+
 def test_streamed_pictures_report_tiles(start):
     server = start("--memory-limit", "512M", model="untrained:enlcn-small-x2")
     answer = server.client.post("/v1/upscale", params={"respond": "job"}, content=picture(1, 320, 320))
@@ -238,6 +252,36 @@ def test_metrics_are_what_prometheus_reads(server):
     parser = pytest.importorskip("prometheus_client.parser", reason="needs prometheus_client as an oracle")
     families = {f.name: f for f in parser.text_string_to_metric_families(server.client.get("/metrics").text)}
     assert families["enlcn_request_seconds"].type == "histogram"
+
+
+def test_metrics_keep_all_digits():
+    from enlcn.serve.metrics import Metrics
+
+    metrics = Metrics()
+    for amount in (123_456_789, 1):
+        metrics.count("enlcn_pixels_total", amount)
+    metrics.observe("enlcn_job_seconds", 0.1 + 0.2, kind="upscale")
+    lines = metrics.render({"process_resident_memory_bytes": 12_345_678_901}).splitlines()
+    assert "enlcn_pixels_total 123456790" in lines
+    assert 'enlcn_job_seconds_sum{kind="upscale"} 0.30000000000000004' in lines
+    assert 'enlcn_job_seconds_count{kind="upscale"} 1' in lines
+    assert "process_resident_memory_bytes 12345678901" in lines
+
+
+def test_options_in_a_form_are_not_lost_silently(server, photo):
+    for path in ("/v1/upscale", "/v1/attention?x=1&y=1"):
+        answer = server.client.post(path, data={"scale": "2"}, files={"file": photo})
+        assert (answer.status_code, answer.json()["type"]) == (400, "/v1/problems#bad-request")
+        assert "'scale'; options go into the address, as in ?scale=2" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize("path", ["/", "/page/app.js", "/healthz", "/readyz"])
+def test_head_is_get_without_the_body(server, path):
+    head, got = server.client.head(path), server.client.get(path)
+    assert head.status_code == got.status_code == 200
+    assert head.content == b""
+    for name in ("content-length", "content-type", "content-security-policy"):
+        assert head.headers[name] == got.headers[name]
 
 
 def test_head_of_unknown_paths_and_methods(server):

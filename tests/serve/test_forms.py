@@ -30,9 +30,8 @@ def parsed(body, size=None, content_type=TYPE):
 
 
 @pytest.mark.parametrize("size", [1, 2, 7, 64, None])
-@pytest.mark.parametrize("body", [form(FILE), form(FIELD, FILE), form(FILE, FIELD)])
-def test_the_file_comes_out_as_it_went_in(body, size):
-    assert parsed(body, size) == (DATA, True)
+def test_the_file_comes_out_as_it_went_in(size):
+    assert parsed(form(FILE), size) == (DATA, True)
 
 
 def test_bytes_are_handed_on_as_they_arrive():
@@ -43,15 +42,7 @@ def test_bytes_are_handed_on_as_they_arrive():
     assert not reader.is_complete
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        form(FIELD),
-        form(part(b'name="file"', DATA)),  # a field, not a file
-        form(part(b'name="other"; filename="a.png"', DATA)),
-        FILE[:-20],
-    ],
-)
+@pytest.mark.parametrize("body", [form(), FILE[:-20]])
 def test_forms_without_the_file(body):
     assert not parsed(body)[1]
 
@@ -60,9 +51,13 @@ def test_forms_without_the_file(body):
     ("body", "reason"),
     [
         (form(FILE, FILE), "more than one file"),
-        (form(*[FIELD] * 10), "more than 9 parts"),
+        (form(FIELD, FILE), "a part named 'field'; options go into the address"),
+        (form(FILE, FIELD), "a part named 'field'; options go into the address"),
+        (form(part(b'name="other"; filename="a.png"', DATA)), "a part named 'other'"),
+        (form(part(b'name="file"', DATA)), "its part 'file' is no file"),
         (form(part(b'filename="a.png"')), "no name"),
-        (form(*[part(b'name="' + b"n" * 3000 + b'"')] * 6), "too long headers"),
+        (form(part(b'name="' + b"n" * 3000 + b'"')), "a part named 'n{40}'"),
+        (form(part(b'name="file"' + b"".join(b"\r\nX-%d: " % n + b"n" * 3000 for n in range(6)))), "too long headers"),
         (b"no form at all", "told apart"),
     ],
 )

@@ -292,3 +292,103 @@ def test_token_is_asked_for_once(browser, start, photo_file):
     page.wait_for_selector(".item[data-state=done]", timeout=LONG)
     page.wait_for_selector("#divider:not([hidden])")
     context.close()
+
+
+def open_page(browser, url):
+    """A page of another server; what goes wrong on it is raised when it is looked at next."""
+    opened = browser.new_page()
+    opened.goto(url)
+    opened.wait_for_selector("#model option", state="attached")
+    return opened
+
+
+def test_a_scale_out_of_range_is_told_and_the_page_goes_on(page, photo_file):
+    for typed, taken in (("9", "4"), ("0", "1"), ("-3", "1")):
+        page.locator("#other-scale").fill(typed)
+        assert f"{taken} will be taken" in page.locator("#other-scale-note").inner_text()
+        assert page.locator("#other-scale").get_attribute("aria-invalid") == "true"
+        page.locator("#other-scale").press("Enter")
+        assert page.locator("#other-scale").input_value() == taken
+        assert not page.locator("#other-scale-note").is_visible()
+    page.locator("#other-scale").fill("9")
+    page.set_input_files("#files", photo_file)
+    page.wait_for_selector(".item[data-state=done]", timeout=LONG)
+    assert page.locator(".item-state").inner_text().startswith("360 × 240")
+    page.locator("#other-scale").fill("")
+    assert page.locator("[name=scale][value='4']").is_checked()
+
+
+def test_scales_are_those_of_the_model(browser, start, photo_file):
+    page = open_page(browser, start(model="enlcn-light-x2").url)
+    assert page.locator("[name=scale]:checked").input_value() == "2"
+    assert [page.locator(f"[name=scale][value='{scale}']").is_visible() for scale in (2, 3, 4)] == [True, False, False]
+    page.locator("#other-scale").fill("3")
+    assert "1 to 2" in page.locator("#other-scale-note").inner_text()
+    page.locator("#other-scale").fill("")
+    page.set_input_files("#files", photo_file)
+    page.wait_for_selector(".item[data-state=done]", timeout=LONG)
+    assert page.locator(".item-state").inner_text().startswith("180 × 120")
+    page.close()
+
+
+def test_transparent_pictures_become_jpeg_on_a_colour(page, tmp_path):
+    source, saved = tmp_path / "logo.png", tmp_path / "logo.jpg"
+    pixels = np.zeros((40, 60, 3), np.uint8)
+    source.write_bytes(encode_image(Image(pixels, np.zeros((40, 60), np.uint8)), "png"))
+    assert not page.locator("#quality").is_visible()
+    page.locator("#format").select_option("webp")
+    assert page.locator("#quality").is_visible()
+    assert not page.locator("#background").is_visible()
+    page.locator("#format").select_option("jpeg")
+    page.locator("#quality").fill("400")
+    assert "100 will be taken" in page.locator("#quality-note").inner_text()
+    page.locator("#background").fill("#ff8000")
+    page.set_input_files("#files", source)
+    page.wait_for_selector(".item[data-state=done]", timeout=LONG)
+    with page.expect_download() as download:
+        page.locator("#save").click()
+    assert download.value.suggested_filename == "logo_x4.jpg"
+    download.value.save_as(saved)
+    assert np.abs(load_image(saved).pixels.astype(int) - (255, 128, 0)).max() <= 3
+
+
+def test_results_outlive_their_time_on_the_server(browser, start, photo_file, tmp_path):
+    server = start("--result-seconds", "1", model="untrained:enlcn-tiny")
+    page = open_page(browser, server.url)
+    page.set_input_files("#files", [photo_file, photo_file])
+    for place in range(2):
+        page.wait_for_selector(f".item[data-state=done] >> nth={place}", timeout=LONG)
+    page.wait_for_timeout(4000)
+    assert "enlcn_jobs_kept 0" in server.client.get("/metrics").text
+    page.locator(".item-open").nth(1).click()  # never looked at before
+    page.wait_for_selector("#divider:not([hidden])")
+    with page.expect_download() as download:
+        page.locator("#save").click()
+    download.value.save_as(tmp_path / "late.png")
+    assert load_image(tmp_path / "late.png").width == 360
+    assert page.locator(".toast.bad").count() == 0
+    page.close()
+
+
+@pytest.mark.parametrize("page", [{}, {"viewport": {"width": 390, "height": 844}}], indirect=True)
+def test_messages_stand_in_no_way(page, photo_file):
+    page.locator("#sample").click()
+    page.wait_for_selector(".toast")
+    page.wait_for_selector(".item[data-state=done]", timeout=LONG)
+    page.evaluate(
+        """() => { const note = document.createElement("div"); note.className = "toast"; note.style.height = "3000px";
+            document.getElementById("toasts").append(note); }"""
+    )
+    page.locator("#again").click(timeout=5000)
+    page.locator("#theme").click(timeout=5000)
+
+
+def test_notes_about_a_picture_are_shown(page, tmp_path):
+    from PIL import Image as Pillow
+
+    path = tmp_path / "pages.tif"
+    pages = [Pillow.new("RGB", (20, 16), colour) for colour in ("red", "blue")]
+    pages[0].save(path, save_all=True, append_images=pages[1:])
+    page.set_input_files("#files", path)
+    page.wait_for_selector(".item[data-state=done]", timeout=LONG)
+    playwright_api.expect(page.locator("#notes")).to_contain_text("only the first is read")

@@ -14,6 +14,8 @@ from enlcn.serve.info_routes import PAGE
 
 from .conftest import picture
 
+NAN, INFINITY = float("nan"), float("inf")
+
 
 def test_headers_on_every_answer(server):
     for path in ("/", "/page/app.js", "/v1/models", "/nothing", "/healthz"):
@@ -105,9 +107,13 @@ def test_bad_settings_are_one_line():
         {"token": "with space"},
         {"job_seconds": -1},
         {"port": 99999},
+        {"stored_bytes": 10},
+        *({name: bad} for name in ("job_seconds", "result_seconds", "shutdown_seconds") for bad in (NAN, INFINITY)),
+        *({"allowed_hosts": (host,)} for host in ("http://a.example", "a.example:80", "a/b", "*.example", "a,b", "")),
     ):
-        with pytest.raises(UserError):
+        with pytest.raises(UserError) as raised:
             ServeConfig(**settings)
+        assert "\n" not in str(raised.value)
     done = subprocess.run(
         [sys.executable, "-m", "enlcn", "serve", "--host", "203.0.113.77"],
         capture_output=True,
@@ -118,10 +124,70 @@ def test_bad_settings_are_one_line():
     assert "--host" in done.stderr
 
 
+def test_bad_settings_are_called_by_their_flags():
+    with pytest.raises(UserError, match=r"--stored is 10 bytes; it must be at least --max-upload, 67,108,864"):
+        ServeConfig(stored_bytes=10)
+    with pytest.raises(UserError, match=r"--max-upload is 0; it must be positive"):
+        ServeConfig(max_upload_bytes=0)
+    with pytest.raises(UserError, match=r"--allowed-host is 'http://a\.example/'; give a name or an address alone"):
+        ServeConfig(allowed_hosts=("http://a.example/",))
+    for host in ("a.example", "a_b.lan", "localhost", "10.0.0.1", "::1", "fe80::1", "*"):
+        ServeConfig(allowed_hosts=(host,))
+
+
+def test_an_empty_token_opens_no_server(monkeypatch):
+    monkeypatch.setenv("ENLCN_SERVE_TOKEN", "")
+    command = [sys.executable, "-m", "enlcn", "serve", "--port", "0", "-m", "untrained:enlcn-tiny", "--device", "cpu"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert "ENLCN_SERVE_TOKEN is empty" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "is_told"),
+    [
+        (("--host", "0.0.0.0"), True),
+        (("--host", "0.0.0.0", "--allowed-host", "studio.lan"), True),
+        (("--host", "0.0.0.0", "--allowed-host", "studio.lan", "--token", "sesame"), False),
+        (("--host", "127.0.0.2", "--allowed-host", "127.0.0.1"), False),
+    ],
+)
+def test_a_server_without_a_token_says_so(start, arguments, is_told):
+    server = start(*arguments)
+    server.stop()
+    assert ("anyone who reaches this address" in server.process.stderr.read()) == is_told
+
+
+def test_the_client_is_named_by_the_last_line_of_the_header():
+    from starlette.requests import HTTPConnection
+
+    from enlcn.serve.clients import client_of
+
+    def client(*lines):
+        headers = [(b"x-client", line) for line in lines]
+        return client_of(HTTPConnection({"type": "http", "headers": headers, "client": ("10.0.0.9", 5)}), "X-Client")
+
+    assert client(b"198.51.100.7") == "198.51.100.7"
+    assert client(b"forged, 198.51.100.7") == "198.51.100.7"
+    assert client(b"forged", b"198.51.100.7") == "198.51.100.7"
+    assert client(b"forged", b"forged too, 198.51.100.7") == "198.51.100.7"
+    assert client() == client(b"") == "10.0.0.9"
+
+
 def test_hosts_that_are_answered():
     assert ServeConfig().host_names == {"127.0.0.1", "localhost", "::1"}
     assert ServeConfig(host="0.0.0.0").host_names is None
     assert "studio.lan" in ServeConfig(host="0.0.0.0", allowed_hosts=("studio.lan",)).host_names
+
+
+def test_behind_a_proxy_the_host_must_be_the_browsers(start):
+    server = start("--allowed-host", "studio.example.org")
+    for host in ("studio.example.org", "studio.example.org:8443"):
+        headers = {"Host": host, "Origin": f"https://{host}"}
+        assert server.client.post("/v1/upscale", content=picture(1), headers=headers).status_code == 200
+    rewritten = server.client.get("/v1/models", headers={"Origin": "https://studio.example.org"})
+    assert rewritten.status_code == 403
 
 
 def test_a_server_for_all_says_how_others_reach_it(start):

@@ -1,7 +1,8 @@
-// The page: settings, the queue, the stage, and what people do with them.
-import { getJson, onTokenNeeded } from "./api.js";
+// The page: the queue, the stage, and what people do with them.
+import { onTokenNeeded } from "./api.js";
 import { Explorer } from "./explorer.js";
 import { Queue } from "./queue.js";
+import { offer, settings } from "./settings.js";
 import { Viewer } from "./viewer.js";
 
 const $ = (id) => document.getElementById(id);
@@ -9,53 +10,7 @@ const queue = new Queue();
 const viewer = new Viewer({ box: $("viewer"), canvas: $("canvas"), divider: $("divider"), zoom: $("zoom") });
 const explorer = new Explorer(settings, complain);
 const rows = new Map();
-let models = [];
 let selected = null;
-
-// Settings
-
-function settings() {
-  const other = Number($("other-scale").value);
-  const scale = other >= 1 && other <= 4 ? other : Number(document.querySelector("[name=scale]:checked").value);
-  return {
-    model: $("model").value, scale, precision: $("precision").value, format: $("format").value,
-    ...($("ensemble").checked ? { self_ensemble: "true" } : {}),
-  };
-}
-
-function fill(select, values, text = (value) => value) {
-  select.replaceChildren(...values.map((value) => new Option(text(value), value)));
-}
-
-function describeModel() {
-  const model = models.find((one) => one.name === $("model").value);
-  if (!model) return;
-  const { parameters, attention } = model.checkpoints.at(-1);
-  const contrast = { true: ", with contrast", false: "", null: "" }[String(attention.contrast)];
-  const looks = attention.modules ? `${attention.modules}\u00a0×\u00a0${attention.kind.toUpperCase()}, k\u00a0=\u00a0${attention.k ?? "free"}, m\u00a0=\u00a0${attention.m ?? "none"}${contrast}` : "no attention";
-  $("model-facts").textContent = `${(parameters / 1e6).toFixed(1)} M parameters · ${looks}`;
-}
-
-async function start() {
-  try {
-    const [offered, limits] = await Promise.all([getJson("/v1/models"), getJson("/v1/limits")]);
-    models = offered.models;
-    fill($("model"), models.map((model) => model.name));
-    fill($("precision"), offered.precisions);
-    fill($("format"), ["auto", ...offered.formats], (value) => (value === "auto" ? "auto" : value.toUpperCase()));
-    $("format").title = "auto: TIFF for TIFF, PNG for all else";
-    describeModel();
-    $("limits").textContent = `PNG, JPEG, WebP, AVIF, TIFF, BMP · up to ${Math.floor(limits.max_upload_bytes / 2 ** 20)} MB and ${Math.floor(limits.max_pixels / 1e6)} megapixels · nothing leaves this server`;
-  } catch (error) {
-    complain(error);
-  }
-}
-$("model").addEventListener("change", describeModel);
-$("other-scale").addEventListener("input", () => {
-  const typed = $("other-scale").value !== "";
-  for (const radio of document.querySelectorAll("[name=scale]")) radio.checked = !typed && radio.value === "4";
-});
-for (const radio of document.querySelectorAll("[name=scale]")) radio.addEventListener("change", () => { $("other-scale").value = ""; });
 
 // Ways in
 
@@ -167,7 +122,7 @@ async function showItem() {
   $("waiting-bar").value = item.state === "running" ? item.job.progress.fraction : 0;
   $("failed-title").textContent = words(item);
   $("failed-detail").textContent = item.error?.message || "";
-  $("facts").textContent = "";
+  $("facts").textContent = $("notes").textContent = "";
   if (!done) {
     viewer.clear();
     const input = await item.input();
@@ -176,6 +131,7 @@ async function showItem() {
   }
   const { input, output, facts } = item.job;
   $("facts").textContent = `${input.width} × ${input.height} → ${output.width} × ${output.height} · ${facts.checkpoint} · ${facts.precision}${facts.mode === "streaming" ? " · streamed" : ""}`;
+  $("notes").textContent = facts.notes.join("; ");
   $("badge-after").textContent = `${item.job.model} ×${item.settings.scale}`;
   try {
     const [before, after] = await item.compared();
@@ -239,4 +195,4 @@ onTokenNeeded(() => new Promise((resolve) => {
   }, { once: true });
 }));
 
-start();
+offer().catch(complain);

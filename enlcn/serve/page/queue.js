@@ -13,6 +13,7 @@ export class Item {
     this.state = "new";
     this.job = null;
     this.error = null;
+    this.kept = null;
     this.pictures = null;
     this.bitmap = undefined;
   }
@@ -47,27 +48,42 @@ export class Item {
     return canvas;
   }
 
-  // Before and after as images, fetched when first looked at.
+  // What was made, fetched once and as soon as it is there: the server keeps it for some minutes only.
+  files() {
+    if (!this.kept) {
+      const { id, files } = this.job;
+      const fetched = {};
+      const kept = (async () => {
+        for (const name of ["before", "preview", "result"]) { // the result last: a server that stops waits for it
+          if (files[name]) fetched[name] = await (await call(`/v1/jobs/${id}/${name}`)).blob();
+        }
+        return fetched;
+      })();
+      kept.catch(() => { if (this.kept === kept) this.kept = null; });
+      this.kept = kept;
+    }
+    return this.kept;
+  }
+
+  // Before and after as images, made when first looked at.
   async compared() {
     if (!this.pictures) {
-      const load = async (path) => {
-        const url = URL.createObjectURL(await (await call(path)).blob());
+      const shown = async (blob) => {
         const image = new Image();
-        image.src = url;
+        image.src = URL.createObjectURL(blob);
         await image.decode();
         return image;
       };
-      const id = this.job.id;
-      this.pictures = Promise.all([load(`/v1/jobs/${id}/before`), load(`/v1/jobs/${id}/preview`)]);
+      this.pictures = this.files().then(({ before, preview, result }) => Promise.all([shown(before), shown(preview || result)]));
       this.pictures.catch(() => { this.pictures = null; });
     }
     return this.pictures;
   }
 
   async release() {
-    const pictures = await this.pictures?.catch(() => null);
-    for (const image of pictures || []) URL.revokeObjectURL(image.src);
-    this.pictures = null;
+    const { pictures } = this;
+    this.pictures = this.kept = null;
+    for (const image of (await pictures?.catch(() => null)) || []) URL.revokeObjectURL(image.src);
   }
 }
 
@@ -143,6 +159,7 @@ export class Queue extends EventTarget {
         this.tell("changed", item);
       });
       settle(job.state, job.problem && new ProblemError(job.problem));
+      if (item.controller === controller && item.state === "done") await item.files().catch(() => {}); // asked for again when it is needed
     } catch (error) {
       if (error.name !== "AbortError") settle("failed", error);
     }
@@ -165,9 +182,9 @@ export class Queue extends EventTarget {
   }
 
   async save(item) {
-    const blob = await (await call(`/v1/jobs/${item.job.id}/result`)).blob();
+    const { result } = await item.files();
     const link = document.createElement("a");
-    link.href = URL.createObjectURL(blob);
+    link.href = URL.createObjectURL(result);
     link.download = item.resultName;
     link.click();
     setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
