@@ -1,5 +1,6 @@
 """Ray, and the connection to a cluster: to one by its address, or to one that starts and ends with a run."""
 
+import gc
 import os
 import signal
 import socket
@@ -11,6 +12,7 @@ from enlcn.errors import MissingExtraError, UserError
 
 CLIENT = "ray://"
 _REACH_SECONDS = 10
+_EXECUTOR = "StreamingExecutor"  # how Ray Data calls the threads that drive its data sets
 
 
 def ray_module() -> Any:
@@ -69,7 +71,16 @@ class Connection:
 
     def __exit__(self, *error: object) -> None:
         if self._ours:
+            _let_go_of_ray()
             ray_module().shutdown()
+
+
+def _let_go_of_ray() -> None:
+    """Whatever still uses Ray after it was shut down, be it to say that it needs it no more, ends the whole process."""
+    gc.collect()
+    for thread in threading.enumerate():
+        if thread.name.startswith(_EXECUTOR) and thread is not threading.current_thread():
+            thread.join(_REACH_SECONDS)
 
 
 def _put_back(signals: dict[signal.Signals, Any]) -> None:

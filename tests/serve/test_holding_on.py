@@ -3,8 +3,8 @@
 import pytest
 import torch
 
+from enlcn.ops import attention_rows
 from enlcn.ops.features import log_features
-from enlcn.serve import attention_rows
 from enlcn.serve.config import ServeConfig
 from enlcn.serve.fair_queue import FairQueue
 from enlcn.serve.guard import _netloc
