@@ -2,7 +2,7 @@
 
     python benchmarks/kernel_resources.py                         # for an H100 or H200 (compute capability 9.0)
     python benchmarks/kernel_resources.py --capability 86         # a GeForce RTX 30: less shared memory
-    python benchmarks/kernel_resources.py --depthwise-tilings     # other tilings of the depthwise kernels
+    python benchmarks/kernel_resources.py --gate-tilings          # other tilings of the gate's kernels
     python benchmarks/kernel_resources.py --json kernels.json
 
 The launchers run as they would on the GPU, on tensors of the CPU, except that what they launch is compiled and
@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
-from itertools import product, starmap
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -159,13 +159,13 @@ def epilogues(channels: int, dtype: torch.dtype) -> None:
     triton_epilogues.shuffle(y, bias, 2)
 
 
-def depthwise(channels: int, side: int, dtype: torch.dtype) -> None:
-    """A depthwise convolution over half of a tensor's channels, forward, and its weight's gradient."""
-    from enlcn.ops.depthwise.triton_depthwise import convolve, weight_gradient
+def gate(channels: int, side: int, dtype: torch.dtype) -> None:
+    """The gate of gated blocks, forward and backward."""
+    from enlcn.ops.gate.triton_gate import backward, forward
 
-    x = image(2, 2 * channels, 16, 32, dtype=dtype)[:, channels:]
-    convolve(x, torch.zeros(channels, 1, side, side), torch.zeros(channels))
-    weight_gradient(x, image(2, channels, 16, 32, dtype=dtype), side)
+    expanded, weight = image(2, 2 * channels, 16, 32, dtype=dtype), torch.zeros(channels, 1, side, side)
+    out, kept = forward(expanded, weight, torch.zeros(channels), keeps=True)
+    backward(out, expanded, kept, weight)
 
 
 def workloads(quick: bool) -> dict[str, Callable[[], object]]:
@@ -179,34 +179,38 @@ def workloads(quick: bool) -> dict[str, Callable[[], object]]:
         for channels in (256,) if quick else (64, 256):
             made[f"epilogues {channels} {name}"] = partial(epilogues, channels, dtype)
         for channels, side in ((96, 7),) if quick else ((96, 7), (128, 7), (96, 5)):
-            made[f"depthwise {channels} {side}x{side} {name}"] = partial(depthwise, channels, side, dtype)
+            made[f"gate {channels} {side}x{side} {name}"] = partial(gate, channels, side, dtype)
     return made
 
 
-def depthwise_tilings() -> dict[str, Callable[[], object]]:
-    """Other tilings of the depthwise kernels, 96 channels, 7x7, bf16."""
-    from enlcn.ops.depthwise.triton_depthwise import Tiling, convolve, weight_gradient
+def gate_tilings() -> dict[str, Callable[[], object]]:
+    """Other tilings of the gate's kernels, 96 channels, 7x7, bf16."""
+    from enlcn.ops.gate.triton_gate import Tiling, backward, forward
 
-    x, weight = image(2, 96, 48, 48, dtype=torch.bfloat16), torch.zeros(96, 1, 7, 7)
+    expanded, weight = image(2, 192, 48, 48, dtype=torch.bfloat16), torch.zeros(96, 1, 7, 7)
+    gradient = image(2, 96, 48, 48, dtype=torch.bfloat16)
     made: dict[str, Callable[[], object]] = {}
-    for tiling in starmap(Tiling, product((1, 2, 4, 8), (8, 16, 32), (32, 64, 128), (4, 8))):
-        if 1024 <= tiling.rows * tiling.columns * tiling.channels <= 16384:
-            made[f"convolve {tiling}"] = partial(convolve, x, weight, None, tiling)
-        if tiling.rows == 1:
-            made[f"weight {tiling}"] = partial(weight_gradient, x, x, 7, tiling)
+    for rows, columns, warps in product((4, 6, 8), (8, 16, 32), (1, 2, 4)):
+        per_thread = columns * 32 // (32 * warps)
+        if per_thread == 8:
+            tiling = Tiling(rows, columns, 32, warps)
+            made[f"spread {tiling}"] = partial(forward, expanded, weight, torch.zeros(96), keeps=True, tiling=tiling)
+        for shifts in {2: (7,), 4: (2, 3, 4), 8: (1, 2)}.get(per_thread, ()):
+            tiling = Tiling(rows, columns, 32, warps, shifts)
+            made[f"weight {tiling}"] = partial(backward, gradient, expanded, gradient, weight, tiling=tiling)
     return made
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--capability", type=int, choices=SHARED_LIMITS, default=90)
-    parser.add_argument("--depthwise-tilings", action="store_true", help="those instead of what is used")
+    parser.add_argument("--gate-tilings", action="store_true", help="those instead of what is used")
     parser.add_argument("--quick", action="store_true", help="fewer sizes")
     parser.add_argument("--json", type=Path, metavar="FILE", help="the same as a list of objects")
     options = parser.parse_args()
     found: list[Compiled] = []
     print(f"{'registers':>9} {'spilled':>8} {'shared':>8} {'warps':>6}")
-    for label, launch in (depthwise_tilings() if options.depthwise_tilings else workloads(options.quick)).items():
+    for label, launch in (gate_tilings() if options.gate_tilings else workloads(options.quick)).items():
         before = len(found)
         with compiling(options.capability, label, found):
             launch()

@@ -45,7 +45,7 @@ VARIANTS = {
     ],
     "gated": [
         Variant("compiled + graph", CAPTURED, num_rows=16),
-        Variant("compiled + graph, depthwise by PyTorch", CAPTURED, num_rows=16, depthwise="naive"),
+        Variant("compiled + graph, gates by PyTorch", CAPTURED, num_rows=16, gate="naive"),
     ],
     "small": [
         Variant("data from the set", CAPTURED, num_rows=16),

@@ -134,7 +134,9 @@ def _milliseconds(run: Callable[[], object], device: torch.device) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--workload", choices=["paper", "modern", "small"], help="the step whose kernels are listed")
+    parser.add_argument(
+        "--workload", choices=["paper", "modern", "small", "gated"], help="the step whose kernels are listed"
+    )
     parser.add_argument("--most", type=int, default=30, help="kernels to list (default: %(default)s)")
     parser.add_argument("--convolutions", metavar="B,B", help="batch sizes at which a convolution is timed")
     parser.add_argument("--crop", type=int, default=28, help="its side (default: %(default)s)")

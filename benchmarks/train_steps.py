@@ -44,7 +44,7 @@ class Variant:
     engine: EngineConfig
     num_rows: int | None = None
     backend: str = "auto"
-    depthwise: str = "auto"
+    gate: str = "auto"
     constant_batch: bool = False
 
 
@@ -125,14 +125,14 @@ def authors_step(work: Workload, source: PatchSource, device: torch.device) -> C
 def our_step(work: Workload, variant: Variant, source: PatchSource, device: torch.device) -> Callable[[], None]:
     config = replace(work.config, engine=variant.engine, loss=replace(work.config.loss, num_rows=variant.num_rows))
     set_up_backends(config.engine, device)
-    network = shared_network(work, variant.backend, variant.depthwise, device)
+    network = shared_network(work, variant.backend, variant.gate, device)
     patches = ConstantBatch(source, device) if variant.constant_batch else source
     state = TrainStep(network, config, patches, Ranks(0, 1, device))
     return lambda: state.advance(1e-4, with_contrast=True)
 
 
 @cache
-def shared_network(work: Workload, backend: str, depthwise: str, device: torch.device) -> SRNetwork:
+def shared_network(work: Workload, backend: str, gate: str, device: torch.device) -> SRNetwork:
     """One network for all variants that compile it alike: compiling takes longer than measuring."""
     torch.manual_seed(0)
     network = SRNetwork(work.config.model).to(device)
@@ -140,5 +140,5 @@ def shared_network(work: Workload, backend: str, depthwise: str, device: torch.d
         attention.backend = backend  # type: ignore[assignment]
     for block in network.modules():
         if isinstance(block, GatedBlock):
-            block.backend = depthwise
+            block.backend = gate
     return network

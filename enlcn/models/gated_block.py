@@ -5,8 +5,9 @@ Axes: B batch, C channels, H rows, W columns, J channels inside, K side of the k
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import linear
 
-from enlcn.ops.depthwise import depthwise
+from enlcn.ops.gate import gate
 from enlcn.ops.precision import at_least_float32
 
 # Many fresh blocks in a row begin near the identity.
@@ -26,7 +27,7 @@ class GatedBlock(nn.Module):
         kernel: K, odd.
     """
 
-    backend = "auto"  # of `depthwise`
+    backend = "auto"  # of `gate`
 
     def __init__(self, channels: int, *, res_scale: float, width: int | None = None, kernel: int = 7):
         super().__init__()
@@ -45,9 +46,10 @@ class GatedBlock(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, C, H, W) -> (B, C, H, W)."""
-        said, heard = self.expand(normalised(x)).chunk(2, dim=1)  # (B, J, H, W) each
-        gate = depthwise(heard, self.spread.weight, self.spread.bias, backend=self.backend)
-        residual: Tensor = self.project(said * gate)
+        expanded = mixed(self.expand, normalised(x))  # (B, 2J, H, W)
+        assert self.spread.bias is not None
+        product = gate(expanded, self.spread.weight, self.spread.bias, backend=self.backend)
+        residual = mixed(self.project, product)
         return x + (residual if self.res_scale == 1 else self.res_scale * residual)
 
 
@@ -55,3 +57,17 @@ def normalised(x: Tensor) -> Tensor:
     """x over the root of the mean square of each pixel's numbers, in x's type. (B, C, H, W) -> (B, C, H, W)."""
     exact = at_least_float32(x)
     return (exact * torch.rsqrt(exact.square().mean(1, keepdim=True) + _EPS)).to(x.dtype)
+
+
+def mixed(convolution: nn.Conv2d, x: Tensor) -> Tensor:
+    """A 1x1 convolution, on GPUs as the matrix product it is: that one adds the bias before it writes.
+
+    (B, C, H, W) -> (B, D, H, W).
+    """
+    out: Tensor = as_product(convolution, x) if x.is_cuda else convolution(x)
+    return out
+
+
+def as_product(convolution: nn.Conv2d, x: Tensor) -> Tensor:
+    """See `mixed`; for channels_last."""
+    return linear(x.permute(0, 2, 3, 1), convolution.weight.flatten(1), convolution.bias).permute(0, 3, 1, 2)

@@ -11,7 +11,7 @@ from enlcn.errors import UserError
 from enlcn.export.infer import infer_config
 from enlcn.losses import total_loss
 from enlcn.models.backbone import SRNetwork
-from enlcn.models.gated_block import GatedBlock
+from enlcn.models.gated_block import GatedBlock, as_product
 from enlcn.plain_config import from_plain, to_plain
 
 
@@ -79,6 +79,14 @@ def test_a_gated_block_is_its_equation():
     branch = torch.einsum("cj,bjhw->bchw", block.project.weight[..., 0, 0], said * spread)
     expected = x + 0.3 * (branch + block.project.bias.view(-1, 1, 1))
     assert torch.allclose(block(x), expected, rtol=1e-12)
+
+
+def test_a_1x1_convolution_is_a_matrix_product():
+    convolution = torch.nn.Conv2d(6, 10, 1).to(memory_format=torch.channels_last)
+    x = torch.randn(2, 6, 7, 9).contiguous(memory_format=torch.channels_last)
+    product = as_product(convolution, x)
+    assert torch.allclose(product, convolution(x), atol=1e-6)
+    assert product.is_contiguous(memory_format=torch.channels_last)
 
 
 def test_light_networks_have_at_most_a_million_and_a_half_parameters():

@@ -41,7 +41,7 @@ def test_gated_blocks_are_timed(tmp_path):
     (row,) = json.loads((tmp_path / "t.json").read_text())["rows"]
     assert "failed" not in row, row
     alone = subprocess.run(
-        [sys.executable, str(BENCHMARKS / "depthwise.py"), "--tiny"], capture_output=True, text=True, timeout=300
+        [sys.executable, str(BENCHMARKS / "gate.py"), "--tiny"], capture_output=True, text=True, timeout=300
     )
     assert alone.returncode == 0, alone.stderr
     assert "naive: forward and backward: {'ms': " in alone.stdout
