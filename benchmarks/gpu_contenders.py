@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize, scaled_dot_product_attention
 
-from enlcn.models.attention import ENLCA, NORM_EPS
+from enlcn.models.attention import ENLCA, NORM_EPS, Pair
 from enlcn.models.rivals import NLSA
 
 Contender = Callable[[Tensor], Tensor]
@@ -31,6 +31,10 @@ class PlainENLCA(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, C, H, W) -> (B, C, H, W)."""
+        return self.forward_with_pair(x)[0]
+
+    def forward_with_pair(self, x: Tensor) -> tuple[Tensor, Pair]:
+        """`forward`, and the queries and keys that L_cl ranks, (B, N, D) each."""
         batch, channels, height, width = x.shape
         q = normalize(self.query(x), dim=1, eps=NORM_EPS) * self.length
         k = normalize(self.key(x), dim=1, eps=NORM_EPS) * self.length
@@ -40,7 +44,7 @@ class PlainENLCA(nn.Module):
         share = 1.0 / torch.einsum("...nm,...m->...n", phi_q, phi_k.sum(dim=-2))
         y = torch.einsum("...mc,...nm,...n->...nc", kv, phi_q, share)
         y = y.transpose(-2, -1).reshape(batch, channels, height, width)
-        return y * self.res_scale + x
+        return y * self.res_scale + x, (q.squeeze(1), k.squeeze(1))
 
     def features(self, u: Tensor) -> Tensor:
         """(B, 1, N, D) -> (B, 1, N, M)."""

@@ -2,7 +2,6 @@
 
     python benchmarks/kernel_resources.py                         # for an H100 or H200 (compute capability 9.0)
     python benchmarks/kernel_resources.py --capability 86         # a GeForce RTX 30: less shared memory
-    python benchmarks/kernel_resources.py --gate-tilings          # other tilings of the gate's kernels
     python benchmarks/kernel_resources.py --json kernels.json
 
 The launchers run as they would on the GPU, on tensors of the CPU, except that what they launch is compiled and
@@ -21,7 +20,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +35,7 @@ from triton.runtime.jit import JITFunction
 SHARED_LIMITS = {80: 163 << 10, 86: 99 << 10, 89: 99 << 10, 90: 227 << 10, 100: 227 << 10, 120: 99 << 10}
 DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32}
 # Channels, query width, features: the paper's network, the light ones, the gated ones, the largest that kernels take.
-ATTENTIONS = {"paper": (256, 64, 128), "light": (64, 16, 128), "gated": (96, 24, 128), "largest": (256, 64, 256)}
+ATTENTIONS = {"paper": (256, 64, 128), "light": (64, 16, 128), "gated": (128, 32, 128), "largest": (256, 64, 256)}
 
 
 @dataclass(frozen=True)
@@ -161,11 +159,12 @@ def epilogues(channels: int, dtype: torch.dtype) -> None:
 
 def gate(channels: int, side: int, dtype: torch.dtype) -> None:
     """The gate of gated blocks, forward and backward."""
-    from enlcn.ops.gate.triton_gate import backward, forward
+    from enlcn.ops.gate.launch import backward, forward, planes
 
-    expanded, weight = image(2, 2 * channels, 16, 32, dtype=dtype), torch.zeros(channels, 1, side, side)
-    out, kept = forward(expanded, weight, torch.zeros(channels), keeps=True)
-    backward(out, expanded, kept, weight)
+    expanded = planes(torch.empty(0, dtype=dtype), 2, 2 * channels, 16, 32).zero_()
+    offset, weight, bias = torch.zeros(channels), torch.zeros(channels, 1, side, side), torch.zeros(channels)
+    out, kept = forward(expanded, offset, weight, bias, keeps=True)
+    backward(out, expanded, kept, offset, weight)
 
 
 def workloads(quick: bool) -> dict[str, Callable[[], object]]:
@@ -178,39 +177,20 @@ def workloads(quick: bool) -> dict[str, Callable[[], object]]:
             made[f"ENLCA {size} {name}"] = partial(attention, ATTENTIONS[size], dtype)
         for channels in (256,) if quick else (64, 256):
             made[f"epilogues {channels} {name}"] = partial(epilogues, channels, dtype)
-        for channels, side in ((96, 7),) if quick else ((96, 7), (128, 7), (96, 5)):
-            made[f"gate {channels} {side}x{side} {name}"] = partial(gate, channels, side, dtype)
-    return made
-
-
-def gate_tilings() -> dict[str, Callable[[], object]]:
-    """Other tilings of the gate's kernels, 96 channels, 7x7, bf16."""
-    from enlcn.ops.gate.triton_gate import Tiling, backward, forward
-
-    expanded, weight = image(2, 192, 48, 48, dtype=torch.bfloat16), torch.zeros(96, 1, 7, 7)
-    gradient = image(2, 96, 48, 48, dtype=torch.bfloat16)
-    made: dict[str, Callable[[], object]] = {}
-    for rows, columns, warps in product((4, 6, 8), (8, 16, 32), (1, 2, 4)):
-        per_thread = columns * 32 // (32 * warps)
-        if per_thread == 8:
-            tiling = Tiling(rows, columns, 32, warps)
-            made[f"spread {tiling}"] = partial(forward, expanded, weight, torch.zeros(96), keeps=True, tiling=tiling)
-        for shifts in {2: (7,), 4: (2, 3, 4), 8: (1, 2)}.get(per_thread, ()):
-            tiling = Tiling(rows, columns, 32, warps, shifts)
-            made[f"weight {tiling}"] = partial(backward, gradient, expanded, gradient, weight, tiling=tiling)
+        for side in (7,) if quick else (3, 5, 7, 9):
+            made[f"gate {side}x{side} {name}"] = partial(gate, 128, side, dtype)
     return made
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--capability", type=int, choices=SHARED_LIMITS, default=90)
-    parser.add_argument("--gate-tilings", action="store_true", help="those instead of what is used")
     parser.add_argument("--quick", action="store_true", help="fewer sizes")
     parser.add_argument("--json", type=Path, metavar="FILE", help="the same as a list of objects")
     options = parser.parse_args()
     found: list[Compiled] = []
     print(f"{'registers':>9} {'spilled':>8} {'shared':>8} {'warps':>6}")
-    for label, launch in (gate_tilings() if options.gate_tilings else workloads(options.quick)).items():
+    for label, launch in workloads(options.quick).items():
         before = len(found)
         with compiling(options.capability, label, found):
             launch()

@@ -1,18 +1,18 @@
 """The training steps that are timed against each other, the authors', written plainly, and ours, and on what."""
 
-import types
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
 
 import torch
+from gpu_contenders import PlainENLCA
 from torch import Tensor
 from torch.nn.functional import l1_loss
 
 from enlcn import recipes
 from enlcn.data.patches import PatchSource
 from enlcn.data.shards import PackedImages
-from enlcn.models.attention import Attention
+from enlcn.models.attention import ENLCA
 from enlcn.models.backbone import SRNetwork
 from enlcn.models.gated_block import GatedBlock
 from enlcn.ops.contrastive import RELEASED, contrastive_loss_naive
@@ -100,14 +100,14 @@ def noise_images(scale: int, count: int, side: int) -> PackedImages:
 
 
 def authors_step(work: Workload, source: PatchSource, device: torch.device) -> Callable[[], None]:
-    """Their training step, plainly: eager, tf32, V formed, all of T sorted, one batch that is always there."""
+    """Their training step, plainly: eager, tf32, their module as it is, T sorted in full, one batch always there."""
     set_up_backends(EngineConfig(precision="tf32"), device)
     torch.manual_seed(0)
     network = SRNetwork(work.config.model).to(device).train()
     network.upsampler.folds = False
-    for attention in network.attentions:
-        attention.backend = "naive"  # type: ignore[assignment]
-        attention.mix = types.MethodType(Attention.mix, attention)  # type: ignore[method-assign]
+    for stage in network.stages:
+        if isinstance(stage.attention, ENLCA):
+            stage.attention = PlainENLCA(stage.attention)
     optimizer = torch.optim.Adam(network.parameters(), lr=1e-4, betas=(0.9, 0.99))
     lr, hr = (t.contiguous() for t in ConstantBatch(source, device).draw(torch.tensor(0)))
 

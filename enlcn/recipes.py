@@ -12,8 +12,8 @@ EDSR = replace(ENLCN, attention=AttentionConfig(kind="none"), attention_after=()
 SMALL = ModelConfig(channels=64, num_blocks=16, attention_after=(0, 8, 16), res_scale=1.0, upsampler="direct")
 # As deep as 1.5 M parameters allow: what `enlcn upscale` takes unless told otherwise.
 LIGHT = replace(SMALL, num_blocks=19, attention_after=(0, 9, 19))
-# As many parameters in gated blocks: wider and twice as deep, for more time on a CPU.
-GATED = replace(SMALL, block="gated", channels=96, num_blocks=40, attention_after=(0, 20, 40))
+# As many parameters in gated blocks: twice as wide, for more time on a CPU.
+GATED = replace(SMALL, block="gated", channels=128, num_blocks=21, attention_after=(0, 10, 21))
 TINY = replace(SMALL, channels=16, num_blocks=4, attention_after=(0, 2, 4))
 
 

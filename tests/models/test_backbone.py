@@ -11,7 +11,7 @@ from enlcn.errors import UserError
 from enlcn.export.infer import infer_config
 from enlcn.losses import total_loss
 from enlcn.models.backbone import SRNetwork
-from enlcn.models.gated_block import GatedBlock, as_product
+from enlcn.models.gated_block import GatedBlock, from_planes, to_planes
 from enlcn.plain_config import from_plain, to_plain
 
 
@@ -58,7 +58,7 @@ def test_blocks_may_be_gated(width):
     config = replace(recipes.TINY, block="gated", block_width=width, block_kernel=5)
     network = SRNetwork(config)
     inner = width or 16
-    each = 2 * inner * (16 + 1) + inner * (25 + 1) + 16 * (inner + 1)
+    each = 2 * inner * 16 + inner + inner * (25 + 1) + 16 * (inner + 1)
     rest = count(recipes.TINY) - 4 * 2 * 16 * (9 * 16 + 1)
     assert count(config) == rest + 4 * each
     assert describe_body(config) == f"4 gated 5x5 blocks of 16 channels{', 24 inside' if width else ''}"
@@ -73,20 +73,25 @@ def test_a_gated_block_is_its_equation():
     x = torch.randn(2, 6, 7, 9, dtype=torch.float64)
     mean_square = x.square().mean(1, keepdim=True)
     both = torch.einsum("jc,bchw->bjhw", block.expand.weight[..., 0, 0], x / (mean_square + 1e-4).sqrt())
-    said, heard = (both + block.expand.bias.view(-1, 1, 1)).split(10, dim=1)
+    said, heard = both.split(10, dim=1)
     around = torch.nn.functional.unfold(heard, 5, padding=2).view(2, 10, 25, 7, 9)
     spread = torch.einsum("jk,bjkhw->bjhw", block.spread.weight.view(10, 25), around) + block.spread.bias.view(-1, 1, 1)
-    branch = torch.einsum("cj,bjhw->bchw", block.project.weight[..., 0, 0], said * spread)
+    branch = torch.einsum(
+        "cj,bjhw->bchw", block.project.weight[..., 0, 0], (said + block.offset.view(-1, 1, 1)) * spread
+    )
     expected = x + 0.3 * (branch + block.project.bias.view(-1, 1, 1))
     assert torch.allclose(block(x), expected, rtol=1e-12)
 
 
-def test_a_1x1_convolution_is_a_matrix_product():
-    convolution = torch.nn.Conv2d(6, 10, 1).to(memory_format=torch.channels_last)
+def test_1x1_convolutions_are_matrix_products_to_planes_and_back():
+    into, out_of = torch.nn.Conv2d(6, 10, 1, bias=False), torch.nn.Conv2d(10, 6, 1)
     x = torch.randn(2, 6, 7, 9).contiguous(memory_format=torch.channels_last)
-    product = as_product(convolution, x)
-    assert torch.allclose(product, convolution(x), atol=1e-6)
-    assert product.is_contiguous(memory_format=torch.channels_last)
+    planes = to_planes(into.weight, x)
+    assert planes.transpose(0, 1).is_contiguous()
+    assert torch.allclose(planes, into(x), atol=1e-6)
+    back = from_planes(out_of, planes)
+    assert back.is_contiguous(memory_format=torch.channels_last)
+    assert torch.allclose(back, out_of(planes), atol=1e-6)
 
 
 def test_light_networks_have_at_most_a_million_and_a_half_parameters():

@@ -57,7 +57,8 @@ def test_gated_networks_grow_deeper_but_not_wider():
     target, new = grow(source, replace(gated, num_blocks=5, attention_after=(0, 2, 5), res_scale=0.1))
     lr = torch.rand(2, 3, 9, 7, dtype=torch.float64)
     assert torch.allclose(target(lr), source(lr), rtol=0, atol=1e-12)
-    assert {name.rsplit(".", 2)[1] for name in new} == {"expand", "spread", "project"}
+    parts = {"expand.weight", "offset", "spread.weight", "spread.bias", "project.weight", "project.bias"}
+    assert {name.split(".", 4)[4] for name in new} == parts
     for change in ({"channels": 16}, {"block_width": 12}, {"block_kernel": 9}):
         with pytest.raises(UserError, match="gated blocks are not widened"):
             grow(source, replace(gated, **change))

@@ -1,8 +1,9 @@
-"""A row's term of L_cl and its gradient in one kernel: thresholds found by bisection instead of a sort.
+"""A row's term of L_cl and its gradient in one kernel: thresholds found by counting instead of a sort.
 
 Which scores are among a row's c highest is all L_cl asks of a ranking, for three c. So the kernel holds a row in
-registers and halves an interval [low, high) until c scores lie at or above `low`; every count on the way narrows the
-intervals of all three. Scores that cannot be told apart share the places that are left, each a fraction.
+registers and narrows an interval [low, high) until c scores lie at or above `low`, dividing it where c would be if
+scores were spread evenly, or, where they are so unevenly that this takes long, in halves; every count on the way
+narrows the intervals of all three. Scores that cannot be told apart share the places that are left, each a fraction.
 
 A row is held in three parts, each padded to a power of two: 784 = 512 + 256 + 16 then wastes next to nothing.
 """
@@ -16,6 +17,7 @@ from torch import Tensor
 
 # Scores lie in [-k, k]: so many halvings leave an interval as fine as float32.
 _HALVINGS = 26
+_GUESSES = 10  # before halving
 MAX_POSITIONS = 16384
 _NUMBERS_PER_LANE = 32
 _SMALLEST_PART = 32
@@ -39,6 +41,7 @@ def ranked_terms_kernel(
     HAS_FLOOR: tl.constexpr,
     HAS_GRADIENT: tl.constexpr,
     HALVINGS: tl.constexpr,
+    GUESSES: tl.constexpr,
 ):
     """Program i: row i."""
     row = tl.program_id(0).to(tl.int64) * num_positions
@@ -54,9 +57,9 @@ def ranked_terms_kernel(
     above = highest + tl.abs(highest) * 1e-6 + 1e-30  # no score reaches it
 
     end = start + count
-    low_1, high_1, at_low_1, at_high_1, left_1 = lowest, above, num_positions, 0, HALVINGS
-    low_2, high_2, at_low_2, at_high_2, left_2 = lowest, above, num_positions, 0, HALVINGS
-    low_3, high_3, at_low_3, at_high_3, left_3 = lowest, above, num_positions, 0, HALVINGS
+    low_1, high_1, at_low_1, at_high_1, left_1 = lowest, above, num_positions, 0, HALVINGS + GUESSES
+    low_2, high_2, at_low_2, at_high_2, left_2 = lowest, above, num_positions, 0, HALVINGS + GUESSES
+    low_3, high_3, at_low_3, at_high_3, left_3 = lowest, above, num_positions, 0, HALVINGS + GUESSES
     searching = True
     while searching:
         open_3 = (at_low_3 != end) & (left_3 > 0)
@@ -64,7 +67,13 @@ def ranked_terms_kernel(
         open_1 = (open_3 == 0) & (open_2 == 0)
         low = tl.where(open_3, low_3, tl.where(open_2, low_2, low_1))
         high = tl.where(open_3, high_3, tl.where(open_2, high_2, high_1))
-        middle = 0.5 * (low + high)
+        at_low = tl.where(open_3, at_low_3, tl.where(open_2, at_low_2, at_low_1))
+        at_high = tl.where(open_3, at_high_3, tl.where(open_2, at_high_2, at_high_1))
+        left = tl.where(open_3, left_3, tl.where(open_2, left_2, left_1))
+        wanted = tl.where(open_3, end, tl.where(open_2, start, count))
+        share = (at_low - wanted).to(tl.float32) / tl.maximum(at_low - at_high, 1).to(tl.float32)
+        share = tl.where(left > HALVINGS, tl.minimum(tl.maximum(share, 0.02), 0.98), 0.5)
+        middle = low + share * (high - low)
         found = tl.sum((a >= middle).to(tl.int32), axis=0) + tl.sum((b >= middle).to(tl.int32), axis=0)
         found += tl.sum((c >= middle).to(tl.int32), axis=0)
         low_1, at_low_1, high_1, at_high_1 = narrowed(count, middle, found, low_1, at_low_1, high_1, at_high_1)
@@ -176,6 +185,7 @@ def ranked_terms(
             HAS_FLOOR=floor > 0,
             HAS_GRADIENT=gradient is not None,
             HALVINGS=_HALVINGS,
+            GUESSES=_GUESSES,
             num_warps=max(1, pad_a // (32 * _NUMBERS_PER_LANE)),
         )
     return terms

@@ -10,20 +10,22 @@ from torch.nn.functional import conv2d
 from enlcn.ops.kernel_support import kernels_run_on
 
 BACKENDS = ("auto", "naive", "triton")
-MAX_SIDE = 7  # a thread of the kernels keeps a sum for every weight
+MAX_SIDE = 9  # what eight neighbouring outputs hear of a line must fit into 16 numbers
 _DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
 
-def gate(expanded: Tensor, weight: Tensor, bias: Tensor, *, backend: str = "auto") -> Tensor:
-    """said * (spread(heard) + bias), with (said, heard) = expanded; spread: each channel convolved by itself.
+def gate(expanded: Tensor, offset: Tensor | None, weight: Tensor, bias: Tensor, *, backend: str = "auto") -> Tensor:
+    """(said + offset) * (spread(heard) + bias), (said, heard) = expanded; spread: each channel convolved by itself.
 
     >>> import torch
-    >>> gate(torch.rand(1, 16, 5, 6), torch.rand(8, 1, 7, 7), torch.zeros(8)).shape
+    >>> gate(torch.rand(1, 16, 5, 6), torch.zeros(8), torch.rand(8, 1, 7, 7), torch.zeros(8)).shape
     torch.Size([1, 8, 5, 6])
 
     Args:
-        expanded: (B, 2J, H, W), what is said before what is heard; channels_last is fastest.
-        weight: (J, 1, K, K), K odd; there are zeros beyond the edges.
+        expanded: (B, 2J, H, W), what is said before what is heard. The kernels take it, and give the result, with each
+            channel of all images in one piece, as the rows of a matrix product are; otherwise they copy it first.
+        offset: (J,); None adds nothing.
+        weight: (J, 1, K, K), K odd; there are zeros beyond the edges. The kernels round it to the type of `expanded`.
         bias: (J,).
         backend: "auto", "naive" or "triton".
 
@@ -35,15 +37,18 @@ def gate(expanded: Tensor, weight: Tensor, bias: Tensor, *, backend: str = "auto
     if backend == "triton" or (backend == "auto" and can_run(expanded, weight)):
         from enlcn.ops.gate.operators import gate_operator
 
-        learns = any(tensor.requires_grad for tensor in (expanded, weight, bias))
-        out: Tensor = gate_operator(expanded, weight, bias, learns and torch.is_grad_enabled())[0]
+        offset = torch.zeros_like(bias) if offset is None else offset
+        learns = any(tensor.requires_grad for tensor in (expanded, offset, weight, bias))
+        out: Tensor = gate_operator(expanded, offset, weight, bias, learns and torch.is_grad_enabled())[0]
         return out
-    return naive(expanded, weight, bias)
+    return naive(expanded, offset, weight, bias)
 
 
-def naive(expanded: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+def naive(expanded: Tensor, offset: Tensor | None, weight: Tensor, bias: Tensor) -> Tensor:
     """As `gate`, by PyTorch's convolution."""
     said, heard = expanded.chunk(2, dim=1)
+    if offset is not None:
+        said = said + offset.to(said.dtype).view(1, -1, 1, 1)
     return said * conv2d(heard, weight, bias, padding=weight.shape[-1] // 2, groups=heard.shape[1])
 
 

@@ -1,57 +1,55 @@
-"""The gate of gated blocks as kernels over channels_last tensors: no shared memory, no waiting, all sums in registers.
+"""The gate of gated blocks on matrix units: each output row sums K rows of windows times banded matrices of weights.
 
-Axes: B batch, J channels, H rows, W columns, K side of the kernel.
+A window of WINDOW numbers of one line holds all that TILE neighbouring outputs hear of it, so that one row of a
+kernel is a (WINDOW, TILE) matrix with its K weights along diagonals. Sixteen windows, of whatever images, strips and
+columns, are one operand; a program is a single warp that walks down their strips with K sums of outputs in registers,
+and no window is read from another line twice.
+
+Axes: B batch, J channels, H rows, W columns, K side of the kernel, P = 16 places (windows) of a program.
 """
 
 # Triton joins tuples but unpacks none.
 # ruff: noqa: RUF005
-# mypy: disable-error-code="import-untyped,import-not-found,no-untyped-def,assignment"
-from dataclasses import dataclass, replace
-
-import torch
+# mypy: disable-error-code="import-untyped,import-not-found,no-untyped-def,assignment,var-annotated"
 import triton
 import triton.language as tl
-from torch import Tensor
 
-
-@dataclass(frozen=True)
-class Tiling:
-    """How many rows, columns and channels a program has at a time, and by how many warps.
-
-    All but the rows are powers of two. A thread keeps one sum for every row (or for every weight) and for each of the
-    columns * channels / (32 warps) numbers it has of each: that many registers.
-    """
-
-    rows: int
-    columns: int
-    channels: int
-    warps: int
-    shifts: int = 1  # of the weight's gradient: how many of the kernel's columns
-
-
-SPREAD = Tiling(8, 16, 32, 2)  # eight channels a thread: one load of 16 bytes
-WEIGHT_GRADIENT = Tiling(8, 16, 32, 4, 4)  # four channels a thread
-WEIGHT_GRADIENT_32 = replace(WEIGHT_GRADIENT, shifts=3)  # of float32 numbers, which take more registers
-_PROGRAMS = 132 * 3  # so many weight gradients have room on an H200 at a time
+PLACES = tl.constexpr(16)
+TILE = tl.constexpr(8)
+WINDOW = tl.constexpr(16)
+MARGIN = tl.constexpr(4)  # columns of a window before its tile: from a multiple of four on, lanes load four at once
 
 
 @triton.jit
-def _with_more(sums, place: tl.constexpr, more):
-    """The tuple with `more` added at one place."""
-    return sums[:place] + (sums[place] + more,) + sums[place + 1 :]
+def replaced(values, index: tl.constexpr, value):
+    """The tuple with another value at one index."""
+    return values[:index] + (value,) + values[index + 1 :]
 
 
 @triton.jit
-def _within(y, height, there):
-    """`there`, where line y is in the image; y as a block, since the interpreter ands none with a single truth."""
-    y += tl.zeros(there.shape, tl.int32)
-    return there & (y >= 0) & (y < height)
+def places(num_places, tiles, strips, strip_rows):
+    """Image, first row and first column of a program's places, and whether there is one, (P, 1) each."""
+    place = tl.program_id(0) * PLACES + tl.arange(0, PLACES)[:, None]
+    strip = place // tiles
+    return strip // strips, strip % strips * strip_rows, place % tiles * TILE, place < num_places
 
 
 @triton.jit
-def _line(pointers, y, height, there):
-    """The numbers of line y, float32; 0 outside the image."""
-    return tl.load(pointers, mask=_within(y, height, there), other=0.0).to(tl.float32)
+def grouped(windows):
+    """(P, WINDOW) with the columns in the order 0 1 4 5 8 9 12 13 2 3 6 7 ...: what a lane loads, it multiplies."""
+    return windows.reshape(PLACES, 4, 2, 2).permute(0, 2, 1, 3).reshape(PLACES, WINDOW)
+
+
+@triton.jit
+def band(weight_ptr, row, K: tl.constexpr, TURNED: tl.constexpr):
+    """One row of a channel's kernel as a (WINDOW, TILE) matrix, rows in the order of `grouped`."""
+    index = tl.arange(0, WINDOW)[:, None]
+    column = index % 8 // 2 * 4 + index // 8 * 2 + index % 2
+    tap = column - tl.arange(0, TILE)[None, :] - (MARGIN - K // 2)
+    place = row * K + tap
+    if TURNED:
+        place = K * K - 1 - place
+    return tl.load(weight_ptr + place, mask=(tap >= 0) & (tap < K), other=0.0)
 
 
 @triton.jit
@@ -60,60 +58,73 @@ def spread_kernel(
     weight_ptr,
     bias_ptr,
     said_ptr,
+    offset_ptr,
     gate_ptr,
     out_ptr,
+    num_places,
+    tiles,
+    strips,
+    strip_rows,
     height,
     width,
-    IN_STRIDE: tl.constexpr,  # from pixel to pixel: heard and said are channels of one tensor
-    OUT_STRIDE: tl.constexpr,
-    J: tl.constexpr,
+    in_channel,  # strides: heard and said are channels of one tensor
+    in_image,
+    out_channel,
+    out_image,
     K: tl.constexpr,
+    TURNED: tl.constexpr,
     GATES: tl.constexpr,  # else nothing is added nor multiplied: out is what was spread
     KEEPS: tl.constexpr,  # the gate
-    ROWS: tl.constexpr,
-    COLUMNS: tl.constexpr,
-    CHANNELS: tl.constexpr,
+    OPERANDS: tl.constexpr,  # the type of what is multiplied
 ):
-    """Program (i, j, b): the i-th tile of ROWS x COLUMNS pixels of image b, the j-th CHANNELS channels.
-
-    weight is (K K, J). For one horizontal shift after the other: its K weights are loaded, and each of the
-    ROWS + K - 1 lines, once, for all rows it counts in.
-    """
-    tiles = tl.cdiv(width, COLUMNS)
-    top = tl.program_id(0) // tiles * ROWS
-    columns = tl.program_id(0) % tiles * COLUMNS + tl.arange(0, COLUMNS)[:, None]
-    # In full shape, so that weights, too, come with the layout of the numbers they multiply.
-    channels = tl.program_id(1) * CHANNELS + tl.arange(0, CHANNELS)[None, :] + 0 * columns
-    known = channels < J
-    image = tl.program_id(2).to(tl.int64) * height * width
-    heard_ptr += image * IN_STRIDE
-    sums = (tl.zeros((COLUMNS, CHANNELS), tl.float32),) * ROWS
-    for shift in range(K):
-        x = columns + shift - K // 2
-        there = known & (x >= 0) & (x < width)
-        weights = ()
-        for tap in tl.static_range(K):
-            weight = tl.load(weight_ptr + (tap * K + shift) * J + channels, mask=known, other=0.0)
-            weights = weights + (weight,)
-        for line in tl.static_range(ROWS + K - 1):
-            y = top + line - K // 2
-            values = _line(heard_ptr + (y * width + x) * IN_STRIDE + channels, y, height, there)
-            for row in tl.static_range(ROWS):
-                if row <= line and line < row + K:
-                    sums = _with_more(sums, row, weights[line - row].to(tl.float32) * values)
-    bias = tl.zeros((COLUMNS, CHANNELS), tl.float32)
+    """Program (i, j): the i-th P places, channel j. weight is (J, K K); lines lie in one piece."""
+    image, top, left, known = places(num_places, tiles, strips, strip_rows)
+    bottom = tl.minimum(top + strip_rows, height)
+    channel = tl.program_id(1).to(tl.int64)
+    x = left - MARGIN + tl.arange(0, WINDOW)[None, :]
+    heard_ptr += channel * in_channel + image.to(tl.int64) * in_image + (top - K // 2) * width + x
+    heard_there = known & (x >= 0) & (x < width)
+    x = left + tl.arange(0, TILE)[None, :]
+    ours = channel * out_channel + image.to(tl.int64) * out_image + (top - K + 1) * width + x
+    said_ptr += channel * in_channel + image.to(tl.int64) * in_image + (top - K + 1) * width + x
+    there = known & (x < width)
+    bands = ()
+    sums = ()
+    for row in tl.static_range(K):
+        bands = bands + (band(weight_ptr + channel * K * K, row, K, TURNED).to(OPERANDS),)
+        sums = sums + (tl.zeros((PLACES, TILE), tl.float32),)
+    bias = 0.0
+    offset = 0.0
     if GATES:
-        bias = tl.load(bias_ptr + channels, mask=known, other=0.0).to(tl.float32)
-    for row in tl.static_range(ROWS):
-        pixels = (top + row) * width + columns
-        inside = _within(top + row, height, known & (columns < width))
-        out = sums[row]
-        if GATES:
-            out += bias
-            if KEEPS:
-                tl.store(gate_ptr + image * J + pixels * J + channels, out, mask=inside)
-            out *= tl.load(said_ptr + image * IN_STRIDE + pixels * IN_STRIDE + channels, mask=inside).to(tl.float32)
-        tl.store(out_ptr + image * OUT_STRIDE + pixels * OUT_STRIDE + channels, out, mask=inside)
+        bias = tl.load(bias_ptr + channel).to(tl.float32)
+        offset = tl.load(offset_ptr + channel).to(tl.float32)
+    for base in range(0, strip_rows + K - 1, K):
+        # All loads before the first store, behind which none could be moved.
+        windows = ()
+        said = ()
+        for step in tl.static_range(K):
+            y = top + base + step - K // 2
+            line = tl.load(heard_ptr + (base + step) * width, mask=heard_there & (y >= 0) & (y < height), other=0.0)
+            windows = windows + (line,)
+            if GATES:
+                y = top + base + step - K + 1
+                inside = there & (y >= top) & (y < bottom)
+                said = said + (tl.load(said_ptr + (base + step) * width, mask=inside, other=0.0),)
+        for step in tl.static_range(K):
+            window = grouped(windows[step]).to(OPERANDS)
+            for row in tl.static_range(K):
+                of_output = tl.dot(window, bands[row], sums[(step - row + K) % K], input_precision="tf32x3")
+                sums = replaced(sums, (step - row + K) % K, of_output)
+            y = top + base + step - K + 1
+            inside = there & (y >= top) & (y < bottom)
+            out = sums[(step + 1) % K]
+            if GATES:
+                out += bias
+                if KEEPS:
+                    tl.store(gate_ptr + ours + (base + step) * width, out.to(gate_ptr.dtype.element_ty), mask=inside)
+                out *= said[step].to(tl.float32) + offset
+            tl.store(out_ptr + ours + (base + step) * width, out.to(out_ptr.dtype.element_ty), mask=inside)
+            sums = replaced(sums, (step + 1) % K, tl.zeros((PLACES, TILE), tl.float32))
 
 
 @triton.jit
@@ -121,172 +132,118 @@ def weight_gradient_kernel(
     gradient_ptr,  # of the product
     gate_ptr,
     said_ptr,
+    offset_ptr,
     heard_ptr,
     said_back_ptr,
     gate_back_ptr,
     sums_ptr,
-    num_tiles,
-    tiles_each,
+    num_places,
+    tiles,
+    strips,
+    strip_rows,
     height,
     width,
-    IN_STRIDE: tl.constexpr,
-    J: tl.constexpr,
+    in_channel,
+    in_image,
+    out_channel,
+    out_image,
+    J,
     K: tl.constexpr,
-    SHIFTS: tl.constexpr,
-    ROWS: tl.constexpr,
-    COLUMNS: tl.constexpr,
-    CHANNELS: tl.constexpr,
+    OPERANDS: tl.constexpr,
 ):
-    """Program (i, j, s): the i-th `tiles_each` tiles of all images, the j-th CHANNELS channels, the s-th SHIFTS shifts.
+    """Program (i, j): the i-th P places, channel j. Gradients of said and of the gate are written on the way.
 
-    The gradients of said and of the gate are written on the way; the sums for the K K weights and the bias go to
-    sums (I, K K + 1, J).
+    To sums (I, J, K WINDOW + 2, TILE), for each row of the kernel, each column of a window and each output in a tile,
+    what their products amount to, of which the weights' gradients are the diagonals; then the sums over both of the
+    gradients written.
     """
-    part, first_shift = tl.program_id(0), tl.program_id(2) * SHIFTS
-    across = tl.cdiv(width, COLUMNS)
-    tiles = tl.cdiv(height, ROWS) * across  # of one image
-    offsets = tl.arange(0, COLUMNS)[:, None]
-    channels = tl.program_id(1) * CHANNELS + tl.arange(0, CHANNELS)[None, :] + 0 * offsets
-    known = channels < J
-    bias = tl.zeros((COLUMNS, CHANNELS), tl.float32)
-    sums = (tl.zeros((COLUMNS, CHANNELS), tl.float32),) * (K * SHIFTS)
-    for tile in range(part * tiles_each, tl.minimum((part + 1) * tiles_each, num_tiles)):
-        image = (tile // tiles).to(tl.int64) * height * width
-        top = tile % tiles // across * ROWS
-        columns = tile % across * COLUMNS + offsets
-        inside = known & (columns < width)
-        given = ()
-        for row in tl.static_range(ROWS):
-            y = top + row
-            ours = image * J + (y * width * J + (columns * J + channels))
-            theirs = image * IN_STRIDE + (y * width * IN_STRIDE + (columns * IN_STRIDE + channels))
-            gradient = _line(gradient_ptr + ours, y, height, inside)
-            back = gradient * _line(said_ptr + theirs, y, height, inside)
-            given = given + (back,)
-            if first_shift == 0:
-                bias += back
-                here = _within(y, height, inside)
-                tl.store(gate_back_ptr + ours, back, mask=here)
-                tl.store(said_back_ptr + theirs, gradient * _line(gate_ptr + ours, y, height, inside), mask=here)
-        lines = heard_ptr + (image + (top - K // 2) * width) * IN_STRIDE
-        for place in tl.static_range(SHIFTS):
-            x = columns + first_shift + place - K // 2
-            there = known & (x >= 0) & (x < width)
-            for line in tl.static_range(ROWS + K - 1):
-                y = top + line - K // 2
-                values = _line(lines + line * width * IN_STRIDE + (x * IN_STRIDE + channels), y, height, there)
-                for row in tl.static_range(ROWS):
-                    if row <= line and line < row + K:
-                        sums = _with_more(sums, (line - row) * SHIFTS + place, given[row] * values)
-    channel = tl.program_id(1) * CHANNELS + tl.arange(0, CHANNELS)
-    sums_ptr += part * (K * K + 1) * J + channel
-    for tap in tl.static_range(K):
-        for place in tl.static_range(SHIFTS):
-            shift = first_shift + place
-            total = tl.sum(sums[tap * SHIFTS + place], axis=0)
-            tl.store(sums_ptr + (tap * K + shift) * J, total, mask=_within(shift, K, channel < J))
-    if first_shift == 0:
-        tl.store(sums_ptr + K * K * J, tl.sum(bias, axis=0), mask=channel < J)
+    image, top, left, known = places(num_places, tiles, strips, strip_rows)
+    bottom = tl.minimum(top + strip_rows, height)
+    channel = tl.program_id(1).to(tl.int64)
+    x = left - MARGIN + tl.arange(0, WINDOW)[None, :]
+    theirs = channel * in_channel + image.to(tl.int64) * in_image + top * width
+    heard_ptr += theirs - K // 2 * width + x
+    heard_there = known & (x >= 0) & (x < width)
+    x = left + tl.arange(0, TILE)[None, :]
+    theirs += x
+    ours = channel * out_channel + image.to(tl.int64) * out_image + top * width + x
+    there = known & (x < width)
+    offset = tl.load(offset_ptr + channel).to(tl.float32)
+    of_offset = tl.zeros((PLACES, TILE), tl.float32)
+    of_bias = tl.zeros((PLACES, TILE), tl.float32)
+    given = ()
+    sums = ()
+    for _row in tl.static_range(K):
+        given = given + (tl.zeros((PLACES, TILE), OPERANDS),)
+        sums = sums + (tl.zeros((WINDOW, TILE), tl.float32),)
+    for base in range(0, strip_rows + K - 1, K):
+        windows = ()
+        gradients = ()
+        gates = ()
+        said = ()
+        for step in tl.static_range(K):
+            y = top + base + step - K // 2
+            line = tl.load(heard_ptr + (base + step) * width, mask=heard_there & (y >= 0) & (y < height), other=0.0)
+            windows = windows + (line,)
+            inside = there & (top + base + step < bottom)
+            gradients = gradients + (tl.load(gradient_ptr + ours + (base + step) * width, mask=inside, other=0.0),)
+            gates = gates + (tl.load(gate_ptr + ours + (base + step) * width, mask=inside, other=0.0),)
+            said = said + (tl.load(said_ptr + theirs + (base + step) * width, mask=inside, other=0.0),)
+        for step in tl.static_range(K):
+            inside = there & (top + base + step < bottom)
+            gradient = gradients[step].to(tl.float32)
+            said_back = gradient * gates[step].to(tl.float32)
+            gate_back = gradient * (said[step].to(tl.float32) + offset)
+            of_offset += said_back
+            of_bias += gate_back
+            tl.store(
+                said_back_ptr + theirs + (base + step) * width,
+                said_back.to(said_back_ptr.dtype.element_ty),
+                mask=inside,
+            )
+            gate_back = gate_back.to(gate_back_ptr.dtype.element_ty)
+            tl.store(gate_back_ptr + ours + (base + step) * width, gate_back, mask=inside)
+            given = replaced(given, step, gate_back.to(OPERANDS))
+            window = tl.trans(windows[step]).to(OPERANDS)
+            for row in tl.static_range(K):
+                back = given[(step - row + K) % K]
+                sums = replaced(sums, row, tl.dot(window, back, sums[row], input_precision="tf32x3"))
+    sums_ptr += (tl.program_id(0).to(tl.int64) * J + channel) * (K * WINDOW + 2) * TILE
+    outputs = tl.arange(0, TILE)
+    inner = tl.arange(0, WINDOW)[:, None] * TILE + outputs[None, :]
+    for row in tl.static_range(K):
+        tl.store(sums_ptr + row * WINDOW * TILE + inner, sums[row])
+    tl.store(sums_ptr + K * WINDOW * TILE + outputs, tl.sum(of_offset, axis=0))
+    tl.store(sums_ptr + (K * WINDOW + 1) * TILE + outputs, tl.sum(of_bias, axis=0))
 
 
-def forward(
-    expanded: Tensor, weight: Tensor, bias: Tensor, *, keeps: bool, tiling: Tiling = SPREAD
-) -> tuple[Tensor, Tensor]:
-    """See `gate`: what it returns, and the gate, (B, J, H, W), channels_last both. The gate has no rows unless kept."""
-    expanded = expanded.contiguous(memory_format=torch.channels_last)
-    batch, twice, height, width = expanded.shape
-    out = _image(expanded, (batch, twice // 2, height, width))
-    kept = _image(expanded, (batch, twice // 2, height if keeps else 0, width))
-    said, heard = expanded.chunk(2, dim=1)
-    _spread(heard, weight, out, tiling, bias=bias, said=said, kept=kept if keeps else None)
-    return out, kept
+@triton.jit
+def add_up_kernel(
+    sums_ptr,
+    of_weight_ptr,
+    of_shifts_ptr,
+    parts,
+    J,
+    K: tl.constexpr,
+):
+    """Program (j, i), i < K: the gradients of row i of channel j's kernel; i = K: of its offset and bias.
 
-
-def backward(
-    gradient: Tensor,
-    expanded: Tensor,
-    gate: Tensor,
-    weight: Tensor,
-    *,
-    tiling: Tiling | None = None,
-    spread: Tiling = SPREAD,
-) -> tuple[Tensor, Tensor]:
-    """Gradients of expanded, (B, 2J, H, W), and of the K K weights and, last, the bias, (K K + 1, J) in float32."""
-    expanded = expanded.contiguous(memory_format=torch.channels_last)
-    gradient = gradient.contiguous(memory_format=torch.channels_last)
-    tiling = tiling or (WEIGHT_GRADIENT_32 if gradient.dtype == torch.float32 else WEIGHT_GRADIENT)
-    batch, channels, height, width = gradient.shape
-    side = weight.shape[-1]
-    back = _image(expanded, expanded.shape)
-    said_back, heard_back = back.chunk(2, dim=1)
-    said, heard = expanded.chunk(2, dim=1)
-    gate_back = _image(expanded, gradient.shape)
-    groups, shifts = triton.cdiv(channels, tiling.channels), min(tiling.shifts, side)
-    num_tiles = batch * triton.cdiv(height, tiling.rows) * triton.cdiv(width, tiling.columns)
-    tiles_each = triton.cdiv(num_tiles, max(1, _PROGRAMS // (groups * triton.cdiv(side, shifts))))
-    parts = triton.cdiv(num_tiles, tiles_each)
-    sums = torch.empty((parts, side * side + 1, channels), dtype=torch.float32, device=gradient.device)
-    weight_gradient_kernel[parts, groups, triton.cdiv(side, shifts)](
-        gradient,
-        gate,
-        said,
-        heard,
-        said_back,
-        gate_back,
-        sums,
-        num_tiles,
-        tiles_each,
-        height,
-        width,
-        IN_STRIDE=2 * channels,
-        J=channels,
-        K=side,
-        SHIFTS=shifts,
-        ROWS=tiling.rows,
-        COLUMNS=tiling.columns,
-        CHANNELS=tiling.channels,
-        num_warps=tiling.warps,
-    )
-    # What a pixel gave to those around it comes back from them: the same convolution, turned round.
-    _spread(gate_back, weight.flip((2, 3)), heard_back, spread)
-    return back, sums.sum(0)
-
-
-def _spread(
-    heard: Tensor,
-    weight: Tensor,
-    out: Tensor,
-    tiling: Tiling,
-    *,
-    bias: Tensor | None = None,
-    said: Tensor | None = None,
-    kept: Tensor | None = None,
-) -> None:
-    """Launch `spread_kernel`, which gates where there is something said."""
-    batch, channels, height, width = heard.shape
-    side = weight.shape[-1]
-    tiles = triton.cdiv(height, tiling.rows) * triton.cdiv(width, tiling.columns)
-    spread_kernel[tiles, triton.cdiv(channels, tiling.channels), batch](
-        heard,
-        weight.reshape(channels, side * side).t().contiguous(),
-        weight if bias is None else bias,
-        heard if said is None else said,
-        out if kept is None else kept,
-        out,
-        height,
-        width,
-        IN_STRIDE=heard.stride(3),
-        OUT_STRIDE=out.stride(3),
-        J=channels,
-        K=side,
-        GATES=said is not None,
-        KEEPS=kept is not None,
-        ROWS=tiling.rows,
-        COLUMNS=tiling.columns,
-        CHANNELS=tiling.channels,
-        num_warps=tiling.warps,
-    )
-
-
-def _image(like: Tensor, shape: tuple[int, ...]) -> Tensor:
-    return torch.empty(shape, dtype=like.dtype, device=like.device, memory_format=torch.channels_last)
+    What `weight_gradient_kernel` left in sums (I, J, K WINDOW + 2, TILE), added up: weights are diagonals.
+    """
+    channel, row = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    columns = tl.arange(0, WINDOW)[:, None]
+    outputs = tl.arange(0, TILE)[None, :]
+    size = (K * WINDOW + 2) * TILE
+    place = (row * WINDOW + columns) * TILE + outputs
+    sums_ptr += channel * size + place
+    total = tl.zeros((WINDOW, TILE), tl.float32)
+    for _part in range(parts):
+        total += tl.load(sums_ptr, mask=place < size, other=0.0)
+        sums_ptr += J * size
+    if row < K:
+        for tap in tl.static_range(K):
+            diagonal = tl.where(columns - outputs == tap + MARGIN - K // 2, total, 0.0)
+            tl.store(of_weight_ptr + (channel * K + row) * K + tap, tl.sum(diagonal))
+    else:
+        for shift in tl.static_range(2):
+            tl.store(of_shifts_ptr + channel * 2 + shift, tl.sum(tl.where(columns == shift, total, 0.0)))
