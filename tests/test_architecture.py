@@ -12,7 +12,7 @@ SOURCES = sorted(PACKAGE.rglob("*.py"))
 
 # From the bottom up: a part imports what lies in its own layer or below.
 LAYERS = [
-    ["errors", "version", "interruption", "on_first_use", "shared_scope"],
+    ["errors", "version", "interruption", "on_first_use", "shared_scope", "freed_memory"],
     ["files", "cache_folder", "file_parts", "device_names", "config", "plain_config", "recipes"],
     ["ops", "file_metadata", "weights_file"],
     ["models", "hub_methods"],

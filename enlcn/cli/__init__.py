@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from enlcn import freed_memory
 from enlcn.cli import (
     attention,
     checkpoint,
@@ -84,4 +85,5 @@ def _global_options(
 def main() -> None:
     """Entry point of the `enlcn` program."""
     threads.let_threads_sleep()
+    freed_memory.keep()
     console.run_guarded(lambda: app(standalone_mode=False))  # errors come to us, not to a box of several lines

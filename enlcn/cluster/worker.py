@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from enlcn import freed_memory
 from enlcn.cluster.attempts import Attempts
 from enlcn.cluster.manifest import Row
 from enlcn.cluster.storage import read_bytes, remove_leftovers_beside, write_bytes
@@ -49,6 +50,7 @@ class Worker:
     """Upscales batches of tasks; one of its kind lives in every worker process."""
 
     def __init__(self, options: WorkerOptions):
+        freed_memory.keep()
         torch.set_num_threads(options.threads)
         self.options = options
         self._name = f"{socket.gethostname()}:{os.getpid()}"

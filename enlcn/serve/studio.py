@@ -242,6 +242,12 @@ class Studio:
         """Whether nothing runs."""
         return not self._running
 
+    @property
+    def is_queue_empty(self) -> bool:
+        """Whether nothing waits."""
+        with self._changed:
+            return not len(self._queue)
+
     def is_awaited(self, seconds: float) -> bool:
         """Whether clients that asked within so many seconds, or since the end of their job, have not got it yet."""
         since = time.monotonic() - seconds

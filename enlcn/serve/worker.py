@@ -3,6 +3,7 @@
 import logging
 import threading
 
+from enlcn import freed_memory
 from enlcn.serve.catalogue import Catalogue
 from enlcn.serve.studio import Studio
 from enlcn.serve.toolbox import Toolbox
@@ -42,3 +43,5 @@ class Worker:
         while (job := self._studio.next_job()) is not None:
             self._studio.run(job, toolbox)
             del job  # its picture must not live until the next one comes
+            if self._studio.is_queue_empty:
+                freed_memory.give_back()

@@ -10,6 +10,7 @@ from enlcn.train.config import (
     STEPS_PER_EPOCH,
     CadenceConfig,
     DataConfig,
+    EngineConfig,
     LossConfig,
     OptimizerConfig,
     ScheduleConfig,
@@ -68,6 +69,16 @@ CPU = TrainConfig(
     cadence=CadenceConfig(log=20, validate=200, checkpoint=200, redraw=200, validation_images=4, validation_crop=64),
     total_steps=4000,
 )
+# One core and an hour for a network of 0.25 M parameters.
+CPU_LONG = replace(
+    CPU,
+    data=DataConfig(crop=32, batch_size=16, any_offset=True, swap_colours=True, by_area=False, smallest_factor=0.5),
+    schedule=replace(CPU.schedule, warmup_steps=100, final_fraction=1e-3),
+    optimizer=replace(CPU.optimizer, ema_decay=0.998),
+    engine=EngineConfig(precision="bf16"),
+    cadence=replace(CPU.cadence, log=100, validate=1000, checkpoint=1000, redraw_until=0.5, validation_images=24),
+    total_steps=30_000,
+)
 
 
 def paper(model: ModelConfig, loss: LossConfig = PAPER.loss) -> TrainConfig:
@@ -111,13 +122,15 @@ def _all() -> dict[str, TrainConfig]:
         for name in ("edsr", "enlcn-small", "edsr-small", "enlcn-tiny"):
             named[f"paper-{name}-x{scale}"] = paper(recipes.network(f"{name}-x{scale}"))
     for scale in SCALES:
-        for name in ("enlcn", "enlcn-small", "edsr-small", *_LIGHT):
+        for name in ("enlcn", "enlcn-small", "edsr-small", "enlcn-fast", *_LIGHT):
             base = MODERN if name == "enlcn" else MODERN_GATED if name.endswith("-gated") else MODERN_SMALL
             named[f"modern-{name}-x{scale}"] = modern(recipes.network(f"{name}-x{scale}"), base)
     for scale in SCALES:
         for name in _LIGHT:
             named[f"polish-{name}-x{scale}"] = modern(recipes.network(f"{name}-x{scale}"), POLISH)
     named["cpu-x2"] = CPU
+    for scale in SCALES:
+        named[f"cpu-enlcn-fast-x{scale}"] = modern(recipes.network(f"enlcn-fast-x{scale}"), CPU_LONG)
     return named | _ablations()
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import torch
 
+from enlcn import freed_memory
 from enlcn.config import ModelConfig
 from enlcn.upscaling.engine_options import SMALLEST_LIMIT
 
@@ -31,7 +32,7 @@ def default_limit(device: torch.device) -> int:
 
 
 def available_memory() -> int:
-    """Bytes of main memory that can be had without swapping, container limits included."""
+    """Bytes of main memory that can be had without swapping, container limits and what this process keeps included."""
     candidates = [_available_in_system()]
     for folder, limit, use, droppable in _CGROUPS:
         try:
@@ -39,7 +40,7 @@ def available_memory() -> int:
             candidates.append(int((folder / limit).read_text()) - used)
         except (OSError, ValueError):  # absent, or "max"
             continue
-    return max(min(candidates), SMALLEST_LIMIT)
+    return max(min(candidates) + freed_memory.kept_bytes(), SMALLEST_LIMIT)
 
 
 def whole_image_bytes(config: ModelConfig, height: int, width: int) -> int:
