@@ -24,16 +24,19 @@ TABLES = (
 # parameters, Set5, Set14, B100.
 PUBLISHED = {
     2: (
+        ("VDSR", "0.7 M", 37.53, 33.03, 31.90),
         ("EDSR-baseline", "1.4 M", 37.99, 33.57, 32.16),
         ("IMDN", "0.7 M", 38.00, 33.63, 32.19),
         ("SwinIR-light", "0.9 M", 38.14, 33.86, 32.31),
     ),
     3: (
+        ("VDSR", "0.7 M", 33.66, 29.77, 28.82),
         ("EDSR-baseline", "1.6 M", 34.37, 30.28, 29.09),
         ("IMDN", "0.7 M", 34.36, 30.32, 29.09),
         ("SwinIR-light", "0.9 M", 34.62, 30.54, 29.20),
     ),
     4: (
+        ("VDSR", "0.7 M", 31.35, 28.01, 27.29),
         ("EDSR-baseline", "1.5 M", 32.09, 28.58, 27.57),
         ("IMDN", "0.7 M", 32.21, 28.58, 27.56),
         ("LKDN", "0.3 M", 32.39, 28.79, 27.69),
@@ -42,6 +45,7 @@ PUBLISHED = {
     ),
 }
 SOURCES = (
+    ("VDSR", "Kim and others, Accurate Image Super-Resolution Using Very Deep Convolutional Networks, CVPR 2016"),
     ("EDSR-baseline", "Lim and others, Enhanced Deep Residual Networks for Single Image Super-Resolution, CVPRW 2017"),
     (
         "IMDN",
