@@ -9,18 +9,19 @@ import ctypes
 import os
 from collections.abc import Mapping
 from functools import cache
+from pathlib import Path
 
 # Parameters of mallopt, from malloc.h.
-_TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8
+_TRIM_THRESHOLD, _MMAP_THRESHOLD, _MMAP_MAX, _ARENA_MAX = -1, -3, -4, -8
 _NEVER = -1
 _LARGEST_KEPT = 1 << 30  # bytes of one piece
+_MAPS = Path("/proc/self/smaps")
 
 _is_kept = False
-_given_back = 0  # bytes that are free, but take no memory
 
 
 class _Usage(ctypes.Structure):
-    """What mallinfo2 tells; `free` is what was let go of and kept."""
+    """What mallinfo2 tells; `used` is what lives on the heap."""
 
     _fields_ = [
         (name, ctypes.c_size_t)
@@ -38,32 +39,42 @@ def keep(environment: Mapping[str, str] = os.environ) -> bool:
     is_set = any(name.startswith("MALLOC_") for name in environment)
     if libc is None or is_set or "malloc" in environment.get("GLIBC_TUNABLES", ""):
         return False
-    settings = ((_ARENA_MAX, 1), (_MMAP_THRESHOLD, _LARGEST_KEPT), (_TRIM_THRESHOLD, _NEVER))
-    _is_kept = all(libc.mallopt(parameter, value) for parameter, value in settings)
+    # Up to glibc 2.34 there is a limit to the threshold, but not to doing without maps.
+    _is_kept = bool(
+        hasattr(libc, "mallinfo2")  # since 2.33; without it nobody could tell what is kept
+        and (libc.mallopt(_MMAP_THRESHOLD, _LARGEST_KEPT) or libc.mallopt(_MMAP_MAX, 0))
+        and libc.mallopt(_TRIM_THRESHOLD, _NEVER)
+        and libc.mallopt(_ARENA_MAX, 1)
+    )
     return _is_kept
 
 
 def kept_bytes() -> int:
-    """How much is kept, as far as the library tells; to the system it is in use."""
-    return max(0, _free_bytes() - _given_back)
+    """How much is kept: memory that the heap takes, to the system in use, and nothing lives in."""
+    libc = _glibc()
+    if not _is_kept or libc is None:
+        return 0
+    libc.mallinfo2.restype = _Usage
+    return max(0, _heap_bytes() - int(libc.mallinfo2().used))
 
 
 def give_back() -> None:
-    """Give it back after all, as before a long wait."""
-    global _given_back
+    """Give it back after all, as before a long wait; whether it was this module's doing that it is kept or not."""
     libc = _glibc()
-    if _is_kept and libc is not None:
+    if libc is not None:
         libc.malloc_trim(0)
-        _given_back = _free_bytes()
 
 
-def _free_bytes() -> int:
-    """What was let go of, whether it still takes memory or not."""
-    libc = _glibc()
-    if not _is_kept or libc is None or not hasattr(libc, "mallinfo2"):  # from glibc 2.33 on
-        return 0
-    libc.mallinfo2.restype = _Usage
-    return int(libc.mallinfo2().free)
+def _heap_bytes() -> int:
+    """The memory that the heap takes; pages given back, or never touched, are not in it."""
+    try:
+        with _MAPS.open() as lines:
+            for line in lines:
+                if line.endswith("[heap]\n"):
+                    return next(int(each.split()[1]) << 10 for each in lines if each.startswith("Rss:"))
+    except OSError:
+        pass
+    return 0
 
 
 @cache
@@ -72,4 +83,4 @@ def _glibc() -> ctypes.CDLL | None:
         library = ctypes.CDLL(None)
     except (OSError, TypeError):
         return None
-    return library if hasattr(library, "gnu_get_libc_version") and hasattr(library, "mallopt") else None
+    return library if all(hasattr(library, name) for name in ("gnu_get_libc_version", "mallopt")) else None

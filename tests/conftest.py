@@ -12,6 +12,8 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 import pytest
 import torch
 
+from enlcn import freed_memory
+
 if "PYTEST_XDIST_WORKER" in os.environ:
     torch.set_num_threads(1)
 
@@ -19,6 +21,12 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 @pytest.fixture(autouse=True)
 def fixed_seed():
     torch.manual_seed(1234)
+
+
+@pytest.fixture(autouse=True)
+def freed_memory_as_it_is(monkeypatch):
+    """Settings of the process that a test would leave behind; tests of them have processes of their own."""
+    monkeypatch.setattr(freed_memory, "keep", lambda *_: False)
 
 
 @pytest.fixture

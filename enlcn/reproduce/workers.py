@@ -15,6 +15,7 @@ from pathlib import Path
 
 import torch
 
+from enlcn import freed_memory
 from enlcn.errors import UserError
 from enlcn.reproduce.material import Material
 from enlcn.reproduce.preset import Preset
@@ -117,6 +118,7 @@ def _material(sources: Sources, preset: Preset, device: str) -> Material:
 
 def _work_on(spec: RunSpec, work: Work) -> bool:
     """In a process of its own: pictures are read for the first run and kept for the next."""
+    freed_memory.keep()
     if work.threads is not None:
         torch.set_num_threads(work.threads)
     if time.time() >= work.deadline:

@@ -27,7 +27,7 @@ from enlcn.serve.decoding import decode
 from enlcn.serve.jobs import Result, Watch
 from enlcn.serve.problems import Problem, of_image
 from enlcn.serve.storage import Blob
-from enlcn.serve.toolbox import Toolbox, release_memory
+from enlcn.serve.toolbox import Toolbox
 from enlcn.upscaling.memory import is_out_of_memory
 from enlcn.upscaling.planes import MemoryPlane
 from enlcn.upscaling.resizing import resize_plane
@@ -96,8 +96,6 @@ class AttentionWork:
             if not is_out_of_memory(error):
                 raise
             raise Problem("out-of-memory", "the picture's features do not fit in the server's memory") from None
-        finally:
-            release_memory()
 
     def _run(self, toolbox: Toolbox, watch: Watch) -> dict[str, Any]:
         options = self.options

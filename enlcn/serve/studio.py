@@ -5,7 +5,7 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -21,6 +21,7 @@ from enlcn.serve.turns import Turns
 log = logging.getLogger(__name__)
 _LONGEST_RETRY = 30.0
 _LATE = 2.0  # seconds after its Retry-After for which a client's turn is kept
+_IDLE_SECONDS = 1.0  # without work
 _USUAL_SECONDS = 0.05  # what a job is taken to need before any has been timed: little, so that all come back soon
 
 
@@ -92,13 +93,16 @@ class Studio:
 
     # What workers call
 
-    def next_job(self) -> Job | None:
-        """Wait for work; None when there will be no more."""
+    def next_job(self, when_idle: Callable[[], None]) -> Job | None:
+        """Wait for work; None when there will be no more. `when_idle` is called where it is some time coming."""
         with self._changed:
-            while not len(self._queue):
-                if self._draining:
-                    return None
-                self._changed.wait()
+            has_work = self._changed.wait_for(self._has_news, _IDLE_SECONDS)
+        if not has_work:
+            when_idle()
+        with self._changed:
+            self._changed.wait_for(self._has_news)
+            if not len(self._queue):
+                return None
             job = self._queue.take()
             job.state, job.started = State.running, time.time()
             self._running.add(job)
@@ -107,6 +111,9 @@ class Studio:
         for other in queued:  # their places have moved
             other.changed()
         return job
+
+    def _has_news(self) -> bool:
+        return len(self._queue) > 0 or self._draining
 
     def run(self, job: Job, toolbox: Any) -> None:
         """Do a job's work on a device; whatever happens ends up in the job."""
@@ -241,12 +248,6 @@ class Studio:
     def is_idle(self) -> bool:
         """Whether nothing runs."""
         return not self._running
-
-    @property
-    def is_queue_empty(self) -> bool:
-        """Whether nothing waits."""
-        with self._changed:
-            return not len(self._queue)
 
     def is_awaited(self, seconds: float) -> bool:
         """Whether clients that asked within so many seconds, or since the end of their job, have not got it yet."""

@@ -1,6 +1,5 @@
 """What one device keeps ready between jobs: networks, and the features of the picture being explored."""
 
-import ctypes
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Generic, TypeVar
@@ -44,11 +43,3 @@ class Toolbox:
         """A network ready to run, as `enlcn upscale` would make it."""
         options = EngineOptions(self.device, precision, self_ensemble=self_ensemble, memory_limit=self._memory_limit)
         return self._engines.get((checkpoint, options), lambda: open_engine(checkpoint, options))
-
-
-def release_memory() -> None:
-    """Hand freed memory back to the system, which the C library else keeps for later."""
-    try:
-        ctypes.CDLL(None).malloc_trim(0)
-    except (OSError, AttributeError):  # not glibc
-        return

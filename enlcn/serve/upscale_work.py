@@ -16,7 +16,7 @@ from enlcn.serve.jobs import Result, Watch
 from enlcn.serve.metrics import Metrics
 from enlcn.serve.problems import Problem, of_image
 from enlcn.serve.storage import Blob, Storage, StorageFullError
-from enlcn.serve.toolbox import Toolbox, release_memory
+from enlcn.serve.toolbox import Toolbox
 from enlcn.upscaling.background import Colour, on_colour
 from enlcn.upscaling.memory import is_out_of_memory
 from enlcn.upscaling.picture import upscale_image
@@ -81,8 +81,6 @@ class UpscaleWork:
             if not is_out_of_memory(error):
                 raise
             raise Problem("out-of-memory", "the picture and its result do not fit in the server's memory") from None
-        finally:
-            release_memory()
 
     def _run(self, toolbox: Toolbox, watch: Watch) -> Result:
         options = self.options

@@ -40,8 +40,6 @@ class Worker:
             log.error("%s: the default model cannot be loaded (%s)", self._device, self.failure)
         else:
             self.is_ready.set()
-        while (job := self._studio.next_job()) is not None:
+        while (job := self._studio.next_job(freed_memory.give_back)) is not None:
             self._studio.run(job, toolbox)
             del job  # its picture must not live until the next one comes
-            if self._studio.is_queue_empty:
-                freed_memory.give_back()

@@ -33,14 +33,15 @@ def default_limit(device: torch.device) -> int:
 
 def available_memory() -> int:
     """Bytes of main memory that can be had without swapping, container limits and what this process keeps included."""
-    candidates = [_available_in_system()]
+    kept = freed_memory.kept_bytes()
+    candidates = [_available_in_system(kept)]
     for folder, limit, use, droppable in _CGROUPS:
         try:
             used = int((folder / use).read_text()) - _field(folder / "memory.stat", droppable)
-            candidates.append(int((folder / limit).read_text()) - used)
+            candidates.append(int((folder / limit).read_text()) - used + kept)
         except (OSError, ValueError):  # absent, or "max"
             continue
-    return max(min(candidates) + freed_memory.kept_bytes(), SMALLEST_LIMIT)
+    return max(min(candidates), SMALLEST_LIMIT)
 
 
 def whole_image_bytes(config: ModelConfig, height: int, width: int) -> int:
@@ -89,9 +90,9 @@ def describe(error: BaseException) -> str:
     return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
 
 
-def _available_in_system() -> int:
+def _available_in_system(kept: int) -> int:
     try:
-        return _field(_SYSTEM, "MemAvailable:") * 1024
+        return _field(_SYSTEM, "MemAvailable:") * 1024 + kept
     except (OSError, ValueError):
         pass
     try:  # macOS says how much there is, not how much is free

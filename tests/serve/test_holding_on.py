@@ -1,5 +1,9 @@
 """What a server must let go of: memory of failed jobs, room of failed writes, the cost of jobs that were cancelled."""
 
+import threading
+import time
+from queue import Queue
+
 import pytest
 import torch
 
@@ -36,6 +40,35 @@ def test_a_failed_job_holds_no_frames():
     with pytest.raises(Problem):
         raise job.problem.fresh()
     assert job.problem.__traceback__ is None
+
+
+def test_memory_is_given_back_once_while_there_is_no_work(monkeypatch):
+    monkeypatch.setattr("enlcn.serve.studio._IDLE_SECONDS", 0.01)
+    studio, told, taken = Studio(ServeConfig()), [], Queue()
+
+    def take(times):
+        for _ in range(times):
+            taken.put(studio.next_job(lambda: told.append(True)))
+
+    def submit():
+        with studio.reserve("client") as place:
+            return place.submit(FailingWork(), {})
+
+    jobs = [submit(), submit()]
+    worker = threading.Thread(target=take, args=(3,))
+    worker.start()
+    assert [taken.get(timeout=60) for _ in range(2)] == jobs
+    while not told:
+        time.sleep(0.001)
+    time.sleep(0.05)
+    jobs.append(submit())
+    worker.join()
+    assert taken.get() == jobs[2]
+    assert len(told) == 1
+    studio.drain()
+    take(1)
+    assert taken.get() is None
+    assert len(told) == 1
 
 
 def test_a_full_disk_gives_its_room_back():

@@ -29,7 +29,8 @@ def forward(
     expanded: Tensor, offset: Tensor, weight: Tensor, bias: Tensor, *, keeps: bool, strips: int | None = None
 ) -> tuple[Tensor, Tensor]:
     """See `gate`: what it returns, and the gate, (B, J, H, W), planes both. The gate has no rows unless kept."""
-    expanded, weight = in_planes(expanded), weight.contiguous()
+    expanded = in_planes(expanded)
+    offset, weight, bias = offset.contiguous(), weight.contiguous(), bias.contiguous()
     batch, twice, height, width = expanded.shape
     out = planes(expanded, batch, twice // 2, height, width)
     kept = planes(expanded, batch, twice // 2, height if keeps else 0, width)
@@ -41,7 +42,8 @@ def backward(
     gradient: Tensor, expanded: Tensor, gate: Tensor, offset: Tensor, weight: Tensor, *, strips: int | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients: of expanded, (B, 2J, H, W), planes; in float32 of offset and bias, (J, 2), and of weight, (J, K K)."""
-    expanded, gradient, weight = in_planes(expanded), in_planes(gradient), weight.contiguous()
+    expanded, gradient, gate = in_planes(expanded), in_planes(gradient), in_planes(gate)
+    offset, weight = offset.contiguous(), weight.contiguous()
     batch, channels, height, width = gradient.shape
     side = weight.shape[-1]
     back = planes(expanded, batch, 2 * channels, height, width)
