@@ -7,6 +7,7 @@ import torch
 import enlcn
 from enlcn import authors_format, recipes
 from enlcn.config import AttentionConfig, ModelConfig, describe_body
+from enlcn.cost import network_flops
 from enlcn.errors import UserError
 from enlcn.export.infer import infer_config
 from enlcn.losses import total_loss
@@ -97,6 +98,14 @@ def test_1x1_convolutions_are_matrix_products_to_planes_and_back():
 def test_light_networks_have_at_most_a_million_and_a_half_parameters():
     for name in ("enlcn-light", "edsr-light", "enlcn-gated", "edsr-gated"):
         assert all(count(recipes.network(f"{name}-x{scale}")) <= 1_500_000 for scale in (2, 3, 4))
+
+
+def test_the_fast_network_takes_a_fifth_of_the_light_ones_operations():
+    for scale in (2, 3, 4):
+        fast, light = (
+            network_flops(recipes.network(f"{name}-x{scale}"), 64, 64) for name in ("enlcn-fast", "enlcn-light")
+        )
+        assert fast < light / 5
 
 
 @pytest.mark.parametrize("name", recipes.NETWORKS)

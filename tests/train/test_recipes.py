@@ -47,8 +47,10 @@ def test_every_ablation_row_has_a_recipe():
 
 
 def test_all_that_was_promised_is_there():
+    small = ("enlcn-small", "edsr-small", "enlcn-fast", "enlcn-light", "edsr-light", "enlcn-gated", "edsr-gated")
     for scale in (2, 3, 4):
-        for name in ("enlcn", "enlcn-small", "edsr-small", "enlcn-light", "edsr-light", "enlcn-gated", "edsr-gated"):
+        assert recipe(f"cpu-enlcn-fast-x{scale}").model == recipes.network(f"enlcn-fast-x{scale}")
+        for name in ("enlcn", *small):
             run = recipe(f"modern-{name}-x{scale}")
             assert run.model == recipes.network(f"{name}-x{scale}")
             assert run.schedule.kind == "cosine"

@@ -186,15 +186,15 @@ def test_what_is_shipped_is_complete_and_intact():
             assert (network.config.scale, sum(p.numel() for p in network.parameters())) == (row.scale, row.parameters)
 
 
-def test_the_same_evaluation_gives_the_same_digits(data_dir):
+@pytest.mark.parametrize("name", ["enlcn-light-x4", "enlcn-fast-x2"])
+def test_the_same_evaluation_gives_the_same_digits(name, data_dir):
     """Set5 twice, and as it is listed."""
     if "ENLCN_WEIGHTS" in os.environ:
         pytest.skip("other weights than the shipped ones are named by ENLCN_WEIGHTS")
     from enlcn.evaluate import evaluate
 
-    first, second = (
-        evaluate(["enlcn-light-x4"], ["Set5"], 4, device="cpu").mean("enlcn-light-x4", "Set5") for _ in "12"
-    )
+    row = known()[name]
+    first, second = (evaluate([name], ["Set5"], row.scale, device="cpu").mean(name, "Set5") for _ in "12")
     assert (first.psnr_y, first.ssim_y) == (second.psnr_y, second.ssim_y)
-    psnr, ssim = known()["enlcn-light-x4"].scores["Set5"]
+    psnr, ssim = row.scores["Set5"]
     assert (f"{first.psnr_y:.2f}", f"{first.ssim_y:.4f}") == (f"{psnr:.2f}", f"{ssim:.4f}")
