@@ -54,7 +54,7 @@ function describeModel() {
   const { parameters, attention } = model.checkpoints.at(-1);
   const contrast = { true: ", with contrast", false: "", null: "" }[String(attention.contrast)];
   const looks = attention.modules ? `${attention.modules}\u00a0×\u00a0${attention.kind.toUpperCase()}, k\u00a0=\u00a0${attention.k ?? "free"}, m\u00a0=\u00a0${attention.m ?? "none"}${contrast}` : "no attention";
-  $("model-facts").textContent = `${(parameters / 1e6).toFixed(1)} M parameters · ${looks}`;
+  $("model-facts").textContent = `${(parameters / 1e6).toFixed(parameters < 1e6 ? 2 : 1)} M parameters · ${looks}`;
 }
 
 function takeModel() {
