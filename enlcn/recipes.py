@@ -14,7 +14,7 @@ SMALL = ModelConfig(channels=64, num_blocks=16, attention_after=(0, 8, 16), res_
 LIGHT = replace(SMALL, num_blocks=19, attention_after=(0, 9, 19))
 # As many parameters in gated blocks: twice as wide, for more time on a CPU.
 GATED = replace(SMALL, block="gated", channels=128, num_blocks=21, attention_after=(0, 10, 21))
-# A fifth of the light network's time on a CPU, for videos, folders and previews.
+# A fifth of the light network's computing time on a CPU, for videos, folders and previews.
 FAST = replace(
     SMALL, channels=32, num_blocks=12, attention_after=(0, 6, 12), attention=replace(SMALL.attention, num_features=32)
 )
