@@ -120,6 +120,8 @@ def read_scores(path: Path, name: str, network: SRNetwork) -> dict[str, Any]:
         raise UserError(f"{path}: an evaluation of x{settings['scale']}, the network is x{scale}")
     if settings["self_ensemble"]:
         raise UserError(f"{path}: an evaluation with self-ensemble; the tables are without")
+    if settings.get("noise") or settings.get("jpeg_quality"):
+        raise UserError(f"{path}: an evaluation on noisy or compressed images; the tables are of clean ones")
     if models[ours]["parameters"] != sum(p.numel() for p in network.parameters()):
         raise UserError(f"{path}: {ours} has {models[ours]['parameters']:,} parameters, the network has others")
     if missing := [testset for testset in TESTSETS if (ours, testset) not in means]:

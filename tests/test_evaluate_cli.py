@@ -1,5 +1,6 @@
 """`enlcn evaluate` from end to end, as a user types it."""
 
+import io
 import json
 import shutil
 from pathlib import Path
@@ -7,11 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import typer
+from PIL import Image as Pillow
 from typer.testing import CliRunner
 
 from enlcn import checkpoint, recipes
 from enlcn.cli import evaluate as command
 from enlcn.data.image_io import Image, load_image, save_image
+from enlcn.data.resize import imresize
 from enlcn.errors import UserError
 from enlcn.models.backbone import SRNetwork
 
@@ -54,6 +57,8 @@ def test_all_that_can_be_asked_for_in_one_run(folder):
         "self_ensemble": True,
         "mode": "whole",
         "border": "mirror",
+        "noise": 0.0,
+        "jpeg_quality": None,
         "device": "cpu",
     }
     assert len(document["images"]) == 10
@@ -76,6 +81,20 @@ def test_saved_images_are_those_that_were_measured(folder):
     assert psnr(saved, truth, shave=2) == pytest.approx(first["psnr_y"], abs=1e-9)
 
 
+def test_jpeg_is_what_a_file_of_that_quality_holds(folder):
+    run("-m", "bicubic", "-d", "photos", "-s", "2", "--jpeg", "40", "--out", "out")
+    from enlcn.metrics import psnr
+
+    document = json.loads((folder / "out" / "results.json").read_text())
+    assert (document["settings"]["jpeg_quality"], document["settings"]["noise"]) == (40, 0.0)
+    hr = load_image("photos/0.png").pixels
+    file = io.BytesIO()
+    Pillow.fromarray(imresize(hr, 0.5)).save(file, "JPEG", quality=40)
+    expected = psnr(imresize(np.array(Pillow.open(file)), 2.0), hr, shave=2)
+    assert document["images"][0]["psnr_y"] == pytest.approx(expected, abs=1e-9)
+    assert "LR from JPEG of quality 40" in (folder / "out" / "results.md").read_text()
+
+
 def test_a_chosen_crop(folder):
     run("-m", "bicubic", "-d", "photos", "-s", "4", "--crops", "c.png", "--crop", "8,8,50,50", "--crop-image", "1")
     picture = load_image("c.png").pixels
@@ -88,6 +107,9 @@ def test_a_chosen_crop(folder):
     ("arguments", "message"),
     [
         (["-d", "photos", "--border", "wrap"], "choose from mirror, clamp"),
+        (["-d", "photos", "--jpeg", "0"], "--jpeg is 0; it must lie in 1 to 100"),
+        (["-d", "photos", "--noise", "-1"], "--noise is -1; it must lie in 0 to 255"),
+        (["-d", "photos", "--noise", "nan"], "--noise is nan; it must lie in 0 to 255"),
         (["-d", "photos", "--crop", "1,2,3"], "X,Y,W,H"),
         (["-d", "photos", "--crop", "1,2,3,4"], "belong to --crops"),
         (["-d", "photos", "--crops", "crops.gif"], "cannot write '.gif' files"),

@@ -42,6 +42,12 @@ def evaluate(
     border: Annotated[
         str, typer.Option(help="Border rule for LR images that have to be made: mirror, or clamp as older MATLABs.")
     ] = "mirror",
+    noise: Annotated[
+        float, typer.Option(metavar="S", help="Add Gaussian noise of S grey levels to LR images, the same each time.")
+    ] = 0.0,
+    jpeg: Annotated[
+        int | None, typer.Option(metavar="QUALITY", help="Have LR images go through JPEG files of this quality.")
+    ] = None,
     save_images: Annotated[
         Path | None, typer.Option("--save-images", metavar="DIR", help="Write SR images to DIR/MODEL/SET/.")
     ] = None,
@@ -63,6 +69,10 @@ def evaluate(
 ) -> None:
     """Measure PSNR and SSIM of models on test sets, as the field does: on Y, without a border of SCALE pixels."""
     box = _parse_box(crop) if crop else None
+    if jpeg is not None and not 1 <= jpeg <= 100:
+        raise UserError(f"--jpeg is {jpeg}; it must lie in 1 to 100")
+    if not 0 <= noise <= 255:
+        raise UserError(f"--noise is {noise:g}; it must lie in 0 to 255, in grey levels")
     if (crop or crop_image) and not crops:
         raise UserError("--crop and --crop-image belong to --crops; give it a file name")
 
@@ -112,6 +122,8 @@ def evaluate(
             precision=precision,
             self_ensemble=self_ensemble,
             mode=mode,
+            noise=noise,
+            jpeg_quality=jpeg,
             border=border,  # type: ignore[arg-type]  # checked above
             on_start=lambda images: bar.update(task, total=images),
             on_image=show,

@@ -50,8 +50,26 @@ def run(work: Work, options: Any, video: Any, report: Path | None) -> None:
         console.say(", ".join(f"{count} {status}" for status, count in counts.items() if count), to=console.err)
         if existing := sum(outcome.message.endswith(SKIP_ADVICE) for outcome in failed):
             console.err.print(f"{existing} exist already{SKIP_ADVICE.replace(' it', ' them')}", markup=False)
+    _say_compressed(outcomes, alone=alone)
     if say_left_out(work.left_out) or failed:
         raise typer.Exit(1)
+
+
+def _say_compressed(outcomes: list[Any], *, alone: bool) -> None:
+    """One line, however many there are: what the default network does to JPEG files, and which does better."""
+    from enlcn.upscaling.batch import Outcome
+    from enlcn.zoo import PHOTO_FAMILY, is_worth_telling
+
+    pictures = [outcome for outcome in outcomes if isinstance(outcome, Outcome)]
+    compressed = [each for each in pictures if is_worth_telling(each.jpeg_quality, each.model)]
+    if not compressed:
+        return
+    qualities = [each.jpeg_quality or 0 for each in compressed]
+    least, most = min(qualities), max(qualities)
+    about = f"about {least}" if least == most else f"{least} to {most}"
+    what = f"{compressed[0].source} is a JPEG" if alone else f"{len(compressed)} of the pictures are JPEGs"
+    advice = f"-m {PHOTO_FAMILY} removes the artefacts that the default sharpens"
+    console.say(f"note: {what} of quality {about}; {advice}", to=console.err)
 
 
 def _run_pictures(batch: Any, planned: list[Any], outcomes: list[Any], *, alone: bool) -> None:

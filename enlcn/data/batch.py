@@ -22,6 +22,9 @@ class BatchConfig:
         smallest_factor: half of the photographs are shrunk by a factor between this and 1 before crops are taken.
         candidates: crops drawn for each sample, of which the most detailed is taken; 1 for all alike.
         by_area: large images are drawn more often, so that every pixel is about as often; otherwise all images alike.
+        noise: half of the LR crops get Gaussian noise of a deviation between 0 and this, in grey levels of 255.
+        jpeg_quality: three quarters of the LR crops come out of a JPEG file of a quality between this and 100; None
+            for none.
     """
 
     crop: int = 28
@@ -32,6 +35,8 @@ class BatchConfig:
     smallest_factor: float = 1.0
     candidates: int = 1
     by_area: bool = True
+    noise: float = 0.0
+    jpeg_quality: int | None = None
 
     def __post_init__(self) -> None:
         for name in ("crop", "batch_size", "candidates"):
@@ -41,8 +46,17 @@ class BatchConfig:
             raise UserError(f"data.smallest_factor is {self.smallest_factor}; it must lie in (0, 1]")
         if self.rescales and not self.any_offset:
             raise UserError("data.smallest_factor needs data.any_offset=true: LR must be made as crops are drawn")
+        if not 0 <= self.noise <= 255:
+            raise UserError(f"data.noise is {self.noise}; it must lie in 0 to 255, in grey levels")
+        if self.jpeg_quality is not None and not 1 <= self.jpeg_quality <= 100:
+            raise UserError(f"data.jpeg_quality is {self.jpeg_quality}; it must lie in 1 to 100, or be none")
 
     @property
     def rescales(self) -> bool:
         """Whether some photographs are shrunk first."""
         return self.smallest_factor < 1
+
+    @property
+    def degrades(self) -> bool:
+        """Whether LR crops are not always clean."""
+        return self.noise > 0 or self.jpeg_quality is not None

@@ -123,8 +123,7 @@ class ImageTable:
 
 def choose_crops(table: ImageTable, sampling: Sampling, step: Tensor) -> Crops:
     """All candidates of this process at `step` (a scalar int64 tensor, whose device does the work), (BK,)."""
-    first, count = (sampling.candidates * each for each in (sampling.rank * sampling.local_batch, sampling.local_batch))
-    sample = torch.arange(first, first + count, device=step.device) + step * sampling.batch_size * sampling.candidates
+    sample = sample_numbers(sampling, step, sampling.candidates)
     numbers = torch.arange(_NUMBERS_PER_SAMPLE, device=step.device).unsqueeze(1)
     draws = uniform(sampling.seed, sample * _NUMBERS_PER_SAMPLE + numbers)  # (4, B)
 
@@ -145,6 +144,12 @@ def choose_crops(table: ImageTable, sampling: Sampling, step: Tensor) -> Crops:
     )
     transpose, flip_rows, flip_columns = ((symmetry >> bit & 1).bool() for bit in range(3))
     return Crops(image, top, left, transpose, flip_rows, flip_columns, colours, factor)
+
+
+def sample_numbers(sampling: Sampling, step: Tensor, each: int = 1) -> Tensor:
+    """Numbers of this process's samples at `step` among those of the whole run, `each` for every sample, (each B,)."""
+    first, count = (each * samples for samples in (sampling.rank * sampling.local_batch, sampling.local_batch))
+    return torch.arange(first, first + count, device=step.device) + step * sampling.batch_size * each
 
 
 def _draw_factors(draw: Tensor, smallest: float, side: int, shorter: Tensor) -> Tensor:

@@ -38,6 +38,7 @@ class Image:
         iptc: the records of IPTC metadata, without what wraps them in files.
         png_texts: the text chunks of a PNG file as they are there; for PNG alone.
         dpi: horizontal and vertical resolution.
+        jpeg_quality: of the JPEG file it was read from, as far as that can be told; see `jpeg_quality`.
         notes: what the file held that is not here, or not as it was.
     """
 
@@ -49,6 +50,7 @@ class Image:
     iptc: bytes | None = None
     png_texts: bytes = b""
     dpi: tuple[float, float] | None = None
+    jpeg_quality: int | None = None
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

@@ -25,6 +25,7 @@ from enlcn.data.image_formats import (
     sniff_format,
 )
 from enlcn.data.iptc import iptc_note
+from enlcn.data.jpeg_quality import jpeg_quality
 from enlcn.data.png_text import png_with_texts, texts_of_png
 from enlcn.errors import UserError
 from enlcn.files import atomic_write, refuse_to_overwrite
@@ -78,6 +79,8 @@ def load_image(source: Source, *, max_pixels: int = MAX_PIXELS, name: str | None
     image, orientation = codec.decode(data, format, max_pixels, name)
     if format == "png":
         image = replace(image, png_texts=texts_of_png(data))
+    if format == "jpeg":
+        image = replace(image, jpeg_quality=jpeg_quality(data))
     if is_untold_animation(data, format):
         image = replace(image, notes=(*image.notes, ANIMATION_NOTE))
     for note in image.notes:

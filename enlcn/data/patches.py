@@ -12,7 +12,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from enlcn.data.crops import Crops, ImageTable, Sampling, choose_crops
+from enlcn.data.crops import Crops, ImageTable, Sampling, choose_crops, sample_numbers
+from enlcn.data.degradation import Degradation
 from enlcn.data.image_io import to_float
 from enlcn.data.rescaling import longest_span, rescale, rescaling_matrices
 from enlcn.data.shards import PackedImages
@@ -47,11 +48,16 @@ def gather(pixels: Tensor, first: Tensor, width: Tensor, crops: Crops, side: int
 
 
 def read_batch(
-    images: PackedImages, table: ImageTable, sampling: Sampling, step: Tensor, matrix: Tensor | None = None
+    images: PackedImages,
+    table: ImageTable,
+    sampling: Sampling,
+    step: Tensor,
+    matrix: Tensor | None = None,
+    degrade: Degradation | None = None,
 ) -> tuple[Tensor, Tensor]:
     """The batch of `step`: lr (B, 3, p, p) and hr (B, 3, sp, sp), uint8, channels_last.
 
-    `matrix` shrinks crops at any offset.
+    `matrix` shrinks crops at any offset, `degrade` makes LR of them that is not clean.
     """
     crops, scale = choose_crops(table, sampling, step), images.scale
     if sampling.candidates > 1 or matrix is None:
@@ -66,6 +72,8 @@ def read_batch(
     if sampling.swap_colours:
         orders = table.colour_orders[crops.colours]
         lr, hr = (swap_colours(each, orders) for each in (lr, hr))
+    if degrade is not None:
+        lr = degrade(lr, sample_numbers(sampling, step))
     return lr.contiguous(memory_format=torch.channels_last), hr.contiguous(memory_format=torch.channels_last)
 
 
@@ -137,13 +145,14 @@ class DevicePatches:
         self.sampling = sampling
         self.table = ImageTable.of(images, sampling, device)
         self._matrix = _matrix_for(sampling, images.scale, device)
+        self._degrade = Degradation.of(sampling, sampling.seed, device)
 
     def prepare(self, step: int) -> None:
         """Nothing to do."""
 
     def draw(self, step: Tensor) -> tuple[Tensor, Tensor]:
         """See `PatchSource`."""
-        lr, hr = read_batch(self.images, self.table, self.sampling, step, self._matrix)
+        lr, hr = read_batch(self.images, self.table, self.sampling, step, self._matrix, self._degrade)
         return to_float(lr), to_float(hr)
 
 
@@ -153,8 +162,10 @@ class HostPatches:
     def __init__(self, images: PackedImages, sampling: Sampling, device: torch.device):
         self.images = images
         self.sampling = sampling
-        self.table = ImageTable.of(images, sampling, torch.device("cpu"))
-        self._matrix = _matrix_for(sampling, images.scale, torch.device("cpu"))
+        host = torch.device("cpu")
+        self.table = ImageTable.of(images, sampling, host)
+        self._matrix = _matrix_for(sampling, images.scale, host)
+        self._degrade = Degradation.of(sampling, sampling.seed, host)
         self._pin = device.type == "cuda"
         self._pool = ThreadPoolExecutor(1)
         self._ahead: dict[int, Future[tuple[Tensor, Tensor]]] = {}
@@ -178,7 +189,7 @@ class HostPatches:
         return to_float(self._lr), to_float(self._hr)
 
     def _gather(self, step: int) -> tuple[Tensor, Tensor]:
-        batches = read_batch(self.images, self.table, self.sampling, torch.tensor(step), self._matrix)
+        batches = read_batch(self.images, self.table, self.sampling, torch.tensor(step), self._matrix, self._degrade)
         lr, hr = (batch.pin_memory() if self._pin else batch for batch in batches)
         return lr, hr
 

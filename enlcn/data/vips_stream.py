@@ -13,6 +13,7 @@ from enlcn.data.exif import orientation_of, with_upright_orientation, without_pr
 from enlcn.data.image import ANIMATION_NOTE, Image, ImageError, matching_profile, upright
 from enlcn.data.image_formats import FORMATS, is_untold_animation, sniff_format
 from enlcn.data.iptc import iptc_of, iptc_of_tiff
+from enlcn.data.jpeg_quality import jpeg_quality_of_file
 from enlcn.data.png_text import add_texts_to_png_file, texts_of_png_file
 from enlcn.data.raw_as_tiff import RawAsTiff
 from enlcn.data.tiff_exif import add_metadata_to_tiff_file, exif_of_tiff_file
@@ -82,6 +83,7 @@ class ImageStream:
             iptc=iptc_of_tiff(path) if self._format == "tiff" else iptc_of(vips_codec.blob(self._image, "iptc-data")),
             png_texts=texts_of_png_file(path) if self._format == "png" else b"",
             dpi=vips_codec.dpi_of(self._image),
+            jpeg_quality=jpeg_quality_of_file(path) if self._format == "jpeg" else None,
         )
         self.like = upright(like, self._orientation)
 

@@ -51,9 +51,12 @@ def describe_settings(results: Results) -> str:
     """The settings in one line."""
     settings = results.settings
     ensemble = ", self-ensemble x8" if settings.self_ensemble else ""
+    degraded = f", noise of {settings.noise:g} in LR" if settings.noise else ""
+    if settings.jpeg_quality is not None:
+        degraded += f", LR from JPEG of quality {settings.jpeg_quality}"
     return (
         f"x{settings.scale}, PSNR / SSIM on Y, shave {settings.shave}, {settings.precision}, "
-        f"{settings.mode}{ensemble}, {settings.device}"
+        f"{settings.mode}{ensemble}{degraded}, {settings.device}"
     )
 
 

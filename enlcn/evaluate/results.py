@@ -15,6 +15,8 @@ class Settings:
         self_ensemble: whether each image is the mean over the eight flips and rotations.
         mode: "whole" image at once, or "streaming".
         border: the border rule of LR images that were made, not read.
+        noise: the deviation of Gaussian noise added to LR, in grey levels.
+        jpeg_quality: of the JPEG file that LR then went through; None for none.
         device: where the networks ran.
     """
 
@@ -24,6 +26,8 @@ class Settings:
     self_ensemble: bool = False
     mode: str = "whole"
     border: str = "mirror"
+    noise: float = 0.0
+    jpeg_quality: int | None = None
     device: str = "cpu"
 
 

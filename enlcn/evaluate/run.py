@@ -13,6 +13,7 @@ from torch import Tensor
 from enlcn.data.resize import Border
 from enlcn.data.testsets import BenchmarkSet, ImagePair, find_testsets, load_pair
 from enlcn.errors import UserError
+from enlcn.evaluate.degraded_input import check_degradation, degraded
 from enlcn.evaluate.results import ImageScore, ModelInfo, Results, Score, Settings, TestsetInfo
 from enlcn.evaluate.upscalers import BICUBIC, ModelSource, Upscaler, build_upscalers, label_models
 from enlcn.metrics import psnr, ssim
@@ -45,6 +46,8 @@ def evaluate(
     mode: str = "whole",
     border: Border = "mirror",
     shave: int | None = None,
+    noise: float = 0.0,
+    jpeg_quality: int | None = None,
     on_start: Callable[[int], None] | None = None,
     on_image: Callable[[Evaluated], None] | None = None,
 ) -> Results:
@@ -61,6 +64,8 @@ def evaluate(
         mode: "whole" image, or "streaming" (ours only; the same result in bounded memory).
         border: border rule for LR images that have to be made.
         shave: pixels dropped on each side before comparing; s unless told.
+        noise: deviation of Gaussian noise that is added to LR images, in grey levels.
+        jpeg_quality: of JPEG files that LR images then go through; None for none.
         on_start: called once with the number of images before the first.
         on_image: called after each image with all that was computed for it.
 
@@ -70,6 +75,7 @@ def evaluate(
     found = _named_sets(testsets, scale)
     if mode not in MODES:
         raise UserError(f"mode is '{mode}'; choose from {', '.join(MODES)}")
+    check_degradation(noise, jpeg_quality)
     options = EngineOptions(device=device, precision=precision, self_ensemble=self_ensemble, mode=mode)
     named = dict(models) if isinstance(models, Mapping) else label_models([os.fspath(model) for model in models])
     if not named or not found:
@@ -81,6 +87,8 @@ def evaluate(
         precision=resolve_precision(precision, resolve_device(device)),
         self_ensemble=self_ensemble,
         border=border,
+        noise=noise,
+        jpeg_quality=jpeg_quality,
         device=_device_name(resolve_device(device)),
         mode=mode,
     )
@@ -108,6 +116,7 @@ def _evaluate_pair(
     try:
         with torch_threads(1):
             lr, hr = load_pair(pair, settings.scale, border)
+            lr = degraded(lr, settings.noise, settings.jpeg_quality)
     except UserError as error:
         raise UserError(f"{error}; nothing is reported of an incomplete test set: mend or remove the file") from None
     upscaled, scores = {}, {}

@@ -45,6 +45,8 @@ _LATER_SETTINGS = (
     ("data", "smallest_factor"),
     ("data", "candidates"),
     ("data", "by_area"),
+    ("data", "noise"),
+    ("data", "jpeg_quality"),
     ("loss", "pixel"),
     ("optimizer", "kind"),
     ("optimizer", "momentum"),

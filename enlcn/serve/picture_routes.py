@@ -31,6 +31,7 @@ from enlcn.serve.uploads import Header, check_length, probe, receive
 from enlcn.serve.upscale_work import UpscaleOptions, UpscaleWork
 from enlcn.upscaling.background import parse_colour
 from enlcn.upscaling.target import Target
+from enlcn.zoo import PHOTO_FAMILY
 
 router = APIRouter(prefix="/v1")
 _PROBLEMS = problem_responses(
@@ -112,7 +113,14 @@ async def post_upscale(request: Request, asked: UpscaleParameters) -> Response:
             }
             cost = header.width * header.height * (8 if asked.self_ensemble else 1)
             work = UpscaleWork(
-                upload, options, studio.config.max_pixels, cost, studio.storage, studio.make_room, studio.metrics
+                upload,
+                options,
+                studio.config.max_pixels,
+                cost,
+                studio.storage,
+                studio.make_room,
+                studio.metrics,
+                offers_photo=PHOTO_FAMILY in catalogue.models,
             )
             job = place.submit(work, facts)
         except BaseException:

@@ -23,6 +23,7 @@ from enlcn.upscaling.picture import upscale_image
 from enlcn.upscaling.planes import MemoryPlane
 from enlcn.upscaling.resizing import resize_plane
 from enlcn.upscaling.target import Target
+from enlcn.zoo import PHOTO_FAMILY, is_worth_telling
 
 MEDIA_TYPES = {form: f"image/{form}" for form in ("png", "jpeg", "webp", "avif", "tiff")}
 _SHOWN_BY_BROWSERS = ("png", "jpeg", "webp", "avif")
@@ -57,7 +58,7 @@ class UpscaleOptions:
 
 @dataclass
 class UpscaleWork:
-    """An upload and what is to be made of it."""
+    """An upload and what is to be made of it; `offers_photo`: the server has a model for JPEG files, too."""
 
     upload: Blob
     options: UpscaleOptions
@@ -66,6 +67,7 @@ class UpscaleWork:
     storage: Storage
     make_room: Callable[[int], None]
     metrics: Metrics
+    offers_photo: bool = False
 
     def __call__(self, toolbox: Toolbox, watch: Watch) -> Result:
         """Decode, upscale, encode."""
@@ -116,8 +118,11 @@ class UpscaleWork:
             image = image if options.background is None else on_colour(image, options.background)
             files["before"] = encode_image(bicubic(image, size), "png", name=NAME)
         facts = {key: value for key, value in asdict(report).items() if key in ("mode", "precision", "tile")}
-        facts["notes"] = [*image.notes, *report.notes, *([rounding] if rounding else [])]
-        return self._kept(files, media, facts | {"checkpoint": checkpoint.rpartition("/")[2]})
+        notes = [*image.notes, *report.notes, *([rounding] if rounding else [])]
+        if self.offers_photo and is_worth_telling(image.jpeg_quality, checkpoint):
+            told = f"a JPEG of quality about {image.jpeg_quality}"
+            notes.append(f"{told}; the model {PHOTO_FAMILY} removes the artefacts that this one sharpens")
+        return self._kept(files, media, facts | {"notes": notes, "checkpoint": checkpoint.rpartition("/")[2]})
 
     def _kept(self, files: dict[str, bytes], media: dict[str, str], facts: dict[str, object]) -> Result:
         result = Result(facts=facts)

@@ -46,6 +46,14 @@ MODERN_GATED = replace(
     data=replace(MODERN_SMALL.data, by_area=False),
     optimizer=replace(MODERN_SMALL.optimizer, kind="muon", inner_factor=3.0),
 )
+# Photographs as cameras and the web give them, for a network that knows clean ones (--init enlcn-light-xS).
+PHOTO = replace(
+    MODERN_SMALL,
+    data=replace(MODERN_SMALL.data, by_area=False, smallest_factor=0.5, noise=10.0, jpeg_quality=30),
+    schedule=replace(MODERN_SMALL.schedule, learning_rate=5e-4),
+    cadence=replace(MODERN_SMALL.cadence, redraw=0),
+    total_steps=60_000,
+)
 # A last stage for a trained network (--init): larger crops, F as it is, and the error that PSNR is a function of. By
 # then errors are about 0.03, so that the gradient of their squares is a twentieth of L1's; L_cl's weight follows.
 POLISH = replace(
@@ -78,6 +86,15 @@ CPU_LONG = replace(
     engine=EngineConfig(precision="bf16"),
     cadence=replace(CPU.cadence, log=100, validate=1000, checkpoint=1000, redraw_until=0.5, validation_images=24),
     total_steps=30_000,
+)
+# An hour and a half on one core instead of a few minutes on a GPU.
+CPU_PHOTO = replace(
+    CPU_LONG,
+    data=replace(PHOTO.data, crop=32, batch_size=16),
+    schedule=replace(CPU_LONG.schedule, learning_rate=5e-4),
+    optimizer=replace(PHOTO.optimizer, ema_decay=0.998),
+    cadence=replace(CPU_LONG.cadence, validate=500, checkpoint=500, redraw=0),
+    total_steps=10_000,
 )
 
 
@@ -128,6 +145,11 @@ def _all() -> dict[str, TrainConfig]:
     for scale in SCALES:
         for name in _LIGHT:
             named[f"polish-{name}-x{scale}"] = modern(recipes.network(f"{name}-x{scale}"), POLISH)
+        light = recipes.network(f"enlcn-light-x{scale}")
+        named |= {
+            f"modern-enlcn-photo-x{scale}": modern(light, PHOTO),
+            f"cpu-enlcn-photo-x{scale}": modern(light, CPU_PHOTO),
+        }
     named["cpu-x2"] = CPU
     for scale in SCALES:
         named[f"cpu-enlcn-fast-x{scale}"] = modern(recipes.network(f"enlcn-fast-x{scale}"), CPU_LONG)
@@ -159,6 +181,10 @@ def describe(config: TrainConfig) -> str:
         f"{config.schedule.kind} {config.schedule.learning_rate:g}",
         f"{config.total_steps // STEPS_PER_EPOCH} epochs",
     ]
+    if data.noise:
+        parts.append(f"noise up to {data.noise:g}")
+    if data.jpeg_quality is not None:
+        parts.append(f"JPEG from quality {data.jpeg_quality}")
     if loss.pixel != "l1":
         parts.append(loss.pixel.upper())
     if loss.contrastive_weight:

@@ -13,6 +13,7 @@ import torch
 from rich.console import Console
 
 from enlcn.data.counter_random import derive_seed
+from enlcn.data.degradation import Degradation
 from enlcn.data.image_formats import SUFFIXES
 from enlcn.data.shards import ImageFile, PackedImages, default_cache, find_images, load_packed
 from enlcn.errors import UserError
@@ -212,8 +213,14 @@ def _load_held_out(job: Job, training_files: list[ImageFile]) -> list[HeldOutIma
     both = sum((file.path.resolve(), file.offset) in trained_on for file in files)
     if both:
         log.warning("%d of %d images to validate on are trained on, too: their PSNR says little", both, len(files))
-    cadence = job.config.cadence
-    return load_held_out(files, job.config.model.scale, limit=cadence.validation_images, crop=cadence.validation_crop)
+    config, cadence = job.config, job.config.cadence
+    return load_held_out(
+        files,
+        config.model.scale,
+        limit=cadence.validation_images,
+        crop=cadence.validation_crop,
+        degrade=Degradation.of(config.data, config.seed, torch.device("cpu")),
+    )
 
 
 def fresh_network(config: TrainConfig) -> SRNetwork:

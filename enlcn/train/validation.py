@@ -8,6 +8,7 @@ import torch
 from PIL import UnidentifiedImageError
 from torch import Tensor, nn
 
+from enlcn.data.degradation import Degradation
 from enlcn.data.image_io import to_float, to_uint8
 from enlcn.data.resize import imresize_torch
 from enlcn.data.shards import ImageFile, crop_to_multiple, decode
@@ -36,7 +37,12 @@ class Validation:
 
 
 def load_held_out(
-    files: Sequence[ImageFile], scale: int, *, limit: int | None = None, crop: int | None = None
+    files: Sequence[ImageFile],
+    scale: int,
+    *,
+    limit: int | None = None,
+    crop: int | None = None,
+    degrade: Degradation | None = None,
 ) -> list[HeldOutImage]:
     """Decode images to validate on, with LR made from them.
 
@@ -45,10 +51,11 @@ def load_held_out(
         scale: s.
         limit: at most so many, spread evenly over `files`.
         crop: keep only the centre, of this LR side.
+        degrade: what LR goes through, each image as the sample of its number.
     """
     if not files:
         raise UserError("there are no images to validate on")
-    images = []
+    images: list[HeldOutImage] = []
     for file in spread(files, limit):
         try:
             hr = crop_to_multiple(decode(file), scale)
@@ -61,7 +68,10 @@ def load_held_out(
             size = "x".join(map(str, planes.shape[:0:-1]))
             reason = f"of {size} pixels PSNR leaves out {scale} at each edge"
             raise UserError(f"{file.name}: too small to validate on: {reason}")
-        images.append(HeldOutImage(file.name, imresize_torch(planes, 1 / scale)[None], planes[None]))
+        lr = imresize_torch(planes, 1 / scale)[None]
+        if degrade is not None:
+            lr = degrade(lr, torch.tensor([len(images)]))
+        images.append(HeldOutImage(file.name, lr, planes[None]))
     return images
 
 

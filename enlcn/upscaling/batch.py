@@ -49,6 +49,7 @@ class Outcome:
         lr_size, sr_size: (width, height).
         model: the checkpoint that made it.
         mode, precision, tile, disk, notes: as in `RunReport`.
+        jpeg_quality: as in `Image`.
         told: notes that were logged before the work began or while it was written; `notes` are those of the work.
     """
 
@@ -65,6 +66,7 @@ class Outcome:
     tile: int | None = None
     disk: int = 0
     notes: tuple[str, ...] = ()
+    jpeg_quality: int | None = None
     told: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
@@ -162,7 +164,8 @@ class Batch:
         facts.pop("seconds")
         sizes = {"lr_size": (image.width, image.height), "sr_size": (result.width, result.height)}
         told = (*image.notes, *writing_notes(job.format, result.bits, result.iptc))
-        return facts | sizes | {"model": self.checkpoint_for(image.height, image.width), "told": told}
+        model = self.checkpoint_for(image.height, image.width)
+        return facts | sizes | {"model": model, "jpeg_quality": image.jpeg_quality, "told": told}
 
     def _load(self, job: Job) -> Image:
         data = sys.stdin.buffer.read() if job.source is None else job.source

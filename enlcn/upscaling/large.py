@@ -98,7 +98,7 @@ def upscale_large(batch: "Batch", job: Job, progress: Progress | None) -> dict[s
     for note in lost:
         log.warning("%s: %s", job.target, note)
     model = batch.checkpoint_for(opened.height, opened.width)
-    return facts | sizes | {"model": model, "told": (*opened.notes, *lost)}
+    return facts | sizes | {"model": model, "jpeg_quality": opened.like.jpeg_quality, "told": (*opened.notes, *lost)}
 
 
 def _read(opened: Any, scratch: Scratch) -> Source:

@@ -16,11 +16,13 @@ from enlcn.zoo.choose import (
     resolve,
     trained_scale,
 )
+from enlcn.zoo.compressed import PHOTO_FAMILY, is_worth_telling
 from enlcn.zoo.locate import fetch_remote, is_remote, locate
 from enlcn.zoo.registry import bundled, here, known
 
 __all__ = [
     "DEFAULT_FAMILY",
+    "PHOTO_FAMILY",
     "UNTRAINED_PREFIX",
     "beyond_advice",
     "bundled",
@@ -28,6 +30,7 @@ __all__ = [
     "here",
     "is_path",
     "is_remote",
+    "is_worth_telling",
     "known",
     "locate",
     "native_scale",

@@ -23,6 +23,7 @@ SAMPLING = Sampling(8, 4)
 STEPWISE = replace(TINY.model, upsampler="stepwise")
 GATED = replace(TINY.model, block="gated")
 VARIED = replace(SAMPLING, any_offset=True, swap_colours=True, smallest_factor=0.6)
+DEGRADED = replace(SAMPLING, any_offset=True, noise=10.0, jpeg_quality=30)
 
 
 def losses(engine, placement="device", steps=12, kind="adam", sampling=SAMPLING, model=TINY.model):
@@ -42,7 +43,9 @@ def losses(engine, placement="device", steps=12, kind="adam", sampling=SAMPLING,
 
 @pytest.mark.parametrize("placement", ["device", "host"])
 @pytest.mark.parametrize("compiled", ["off", "on"])
-@pytest.mark.parametrize("more", [{}, {"kind": "muon"}, {"sampling": VARIED}, {"model": STEPWISE}, {"model": GATED}])
+@pytest.mark.parametrize(
+    "more", [{}, {"kind": "muon"}, {"sampling": VARIED}, {"sampling": DEGRADED}, {"model": STEPWISE}, {"model": GATED}]
+)
 def test_captured_steps_equal_eager_ones(placement, compiled, more):
     _, eager = losses(EXACT, **more)
     state, captured = losses(replace(EXACT, compile=compiled, cuda_graph="on"), placement, **more)
@@ -58,7 +61,7 @@ def test_captured_steps_in_16_bits_are_close_to_exact_ones(compiled, model):
     assert losses(engine, model=model)[1] == pytest.approx(exact, rel=0.01)
 
 
-@pytest.mark.parametrize("sampling", [SAMPLING, replace(VARIED, smallest_factor=1.0), VARIED])
+@pytest.mark.parametrize("sampling", [SAMPLING, replace(VARIED, smallest_factor=1.0), VARIED, DEGRADED])
 def test_batches_are_those_of_the_cpu(sampling):
     sampling = replace(sampling, batch_size=16, seed=3)
     cpu, gpu = (
@@ -68,7 +71,9 @@ def test_batches_are_those_of_the_cpu(sampling):
     # The same bytes, divided by 255 with its reciprocal; photographs shrunk first may differ by a grey level.
     tolerance = 1.01 / 255 if sampling.rescales else 1e-6
     for ours, theirs in zip(gpu, cpu, strict=True):
-        assert torch.allclose(ours.cpu(), theirs, rtol=0, atol=tolerance)
+        differ = (ours.cpu() - theirs).abs() > tolerance
+        # A coefficient of JPEG's that lies halfway between two steps may go either way, and its block with it.
+        assert differ.double().mean() <= (0.02 if sampling.degrades else 0)
 
 
 def test_bad_steps_are_skipped_inside_a_graph():

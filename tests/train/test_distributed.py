@@ -42,11 +42,12 @@ with processes("cpu") as ranks:
 
 
 def take_steps(ranks, kind):
-    """By Adam from images made beforehand; by Muon from crops at any offset, shrunk, their colours swapped."""
+    """By Adam from images made beforehand; by Muon from crops at any offset, shrunk, their colours swapped, noisy."""
     torch.manual_seed(ranks.rank)  # different weights and F: both must come out alike all the same
     config = replace(CONFIG, optimizer=replace(CONFIG.optimizer, kind=kind))
     if kind == "muon":
         varied = replace(config.data, any_offset=True, swap_colours=True, smallest_factor=0.7)
+        varied = replace(varied, noise=10.0, jpeg_quality=30)
         config = replace(config, data=varied)
     config = replace(config, data=replace(config.data, crop=8))
     patches = DevicePatches(make_set(sizes=[(30, 26), (24, 40)]), sampling_of(config, ranks), ranks.device)

@@ -13,6 +13,7 @@ import torch
 from rich.console import Console
 
 import enlcn
+from enlcn.data.degradation import Degradation
 from enlcn.data.shards import find_images
 from enlcn.errors import MissingExtraError, UserError
 from enlcn.models.backbone import SRNetwork
@@ -58,6 +59,16 @@ def test_a_run_learns_and_leaves_a_network_that_loads(job):
     averaged = network_of(RunFolder(job.out).last)
     assert all(torch.equal(a, b) for a, b in zip(averaged.parameters(), network.parameters(), strict=True))
     assert json.loads((job.out / "config.json").read_text())["data"]["crop"] == 10
+
+
+def test_what_is_trained_on_degraded_images_is_validated_on_such(job):
+    data = replace(TINY.data, noise=10.0, jpeg_quality=30)
+    train(replace(job, config=replace(TINY, data=data, total_steps=20)))
+    (score,) = (record["psnr"] for record in records(job, "validation"))
+    network, files = enlcn.load(job.out / "model.safetensors"), find_images(job.data, "held-out")
+    degrade = Degradation.of(data, TINY.seed, CPU)
+    assert validate(network, load_held_out(files, 2, degrade=degrade), CPU).psnr == pytest.approx(score, abs=1e-6)
+    assert validate(network, load_held_out(files, 2), CPU).psnr != pytest.approx(score, abs=1e-3)
 
 
 def test_a_full_disk_is_told_in_one_line(job, full_disk):

@@ -62,6 +62,11 @@ def test_all_that_was_promised_is_there():
             run = recipe(f"polish-{name}-x{scale}")
             assert (run.loss.pixel, run.cadence.redraw) == ("l2", 0)
             assert (run.loss.contrastive_weight > 0) == name.startswith("enlcn")
+        for name in ("modern", "cpu"):
+            run = recipe(f"{name}-enlcn-photo-x{scale}")
+            assert run.model == recipes.network(f"enlcn-light-x{scale}")
+            assert (run.data.noise, run.data.jpeg_quality, run.cadence.redraw) == (10.0, 30, 0)
+            assert "noise up to 10, JPEG from quality 30" in describe(run)
         # As when they were first published: runs of them go on.
         assert recipe(f"modern-edsr-small-x{scale}").loss == NO_CONTRAST
     with pytest.raises(

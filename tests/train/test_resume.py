@@ -142,7 +142,7 @@ def test_a_run_older_than_some_settings_goes_on(tmp_path, pictures, cache):
     del config["loss"]["pixel"]
     for name in ("block", "block_width", "block_kernel"):
         del config["model"][name]
-    for name in ("any_offset", "swap_colours", "smallest_factor", "candidates", "by_area"):
+    for name in ("any_offset", "swap_colours", "smallest_factor", "candidates", "by_area", "noise", "jpeg_quality"):
         del config["data"][name]
     for name in ("kind", "momentum", "inner_factor", "residual_factor"):
         del config["optimizer"][name]

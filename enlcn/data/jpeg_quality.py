@@ -1,0 +1,81 @@
+"""How strongly a JPEG file was compressed, told by its quantisation table on libjpeg's scale of 1 to 100."""
+
+import io
+from functools import cache
+from pathlib import Path
+from typing import IO
+
+from enlcn.data.jpeg_tables import LUMA_STEPS, QUALITIES, steps_at
+
+_START, _TABLES, _SCAN, _END = 0xD8, 0xDB, 0xDA, 0xD9
+_NO_LENGTH = (0x01, *range(0xD0, 0xD8))
+# The order of a table's 64 numbers in files: diagonals of the 8x8, up and down in turns.
+_ZIGZAG = sorted(range(64), key=lambda at: (at // 8 + at % 8, at // 8 if (at // 8 + at % 8) % 2 else at % 8))
+
+
+def jpeg_quality(source: bytes | IO[bytes]) -> int | None:
+    """The quality whose brightness table is nearest to a file's; None where there is none before its pixels.
+
+    Programs with tables of their own, such as cameras, have no such number: theirs is that of steps about as long.
+    """
+    steps = _luma_steps(io.BytesIO(source) if isinstance(source, bytes) else source)
+    if steps is None:
+        return None
+
+    def distance(quality: int) -> int:
+        return sum(abs(ours - theirs) for ours, theirs in zip(_libjpegs(quality), steps, strict=True))
+
+    return min(QUALITIES, key=distance)
+
+
+def jpeg_quality_of_file(path: Path) -> int | None:
+    """The same of a file of any size."""
+    with path.open("rb") as file:
+        return jpeg_quality(file)
+
+
+@cache
+def _libjpegs(quality: int) -> list[int]:
+    return [step for row in steps_at(LUMA_STEPS, quality) for step in row]
+
+
+def _luma_steps(file: IO[bytes]) -> list[int] | None:
+    """Table 0, in rows; only the file's head is read."""
+    if file.read(2) != bytes((0xFF, _START)):
+        return None
+    while (marker := _next_marker(file)) not in (None, _SCAN, _END):
+        if marker in _NO_LENGTH:
+            continue
+        length = int.from_bytes(file.read(2)) - 2
+        if length < 0:
+            return None
+        if marker != _TABLES:
+            file.seek(length, io.SEEK_CUR)
+            continue
+        if (steps := _table_0(file.read(length))) is not None:
+            return steps
+    return None
+
+
+def _next_marker(file: IO[bytes]) -> int | None:
+    """The byte after the next 0xFF, which may be repeated; None at the end, or where there is none."""
+    if file.read(1) != b"\xff":
+        return None
+    while (byte := file.read(1)) == b"\xff":
+        pass
+    return byte[0] if byte else None
+
+
+def _table_0(segment: bytes) -> list[int] | None:
+    """The first of a segment's tables that is number 0, in rows."""
+    while segment:
+        size, number = 1 + (segment[0] >> 4), segment[0] & 15
+        values, segment = segment[1 : 1 + 64 * size], segment[1 + 64 * size :]
+        if len(values) < 64 * size:
+            return None
+        if number == 0:
+            steps = [0] * 64
+            for position, at in enumerate(_ZIGZAG):
+                steps[at] = int.from_bytes(values[position * size : (position + 1) * size])
+            return steps
+    return None
