@@ -93,6 +93,14 @@ def test_jpeg_is_what_a_file_of_that_quality_holds(folder):
     expected = psnr(imresize(np.array(Pillow.open(file)), 2.0), hr, shave=2)
     assert document["images"][0]["psnr_y"] == pytest.approx(expected, abs=1e-9)
     assert "LR from JPEG of quality 40" in (folder / "out" / "results.md").read_text()
+    header, first = (folder / "out" / "results.csv").read_text().splitlines()[:2]
+    assert header.startswith("scale,noise,jpeg_quality,model,")
+    assert first.startswith("2,0,40,bicubic,photos,0,")
+    (folder / "photos").rename(folder / "Set5")
+    for index in (2, 3, 4):
+        shutil.copy(folder / "Set5" / "0.png", folder / "Set5" / f"{index}.png")
+    assert "of clean LR images" in run("-m", "bicubic", "-d", "Set5", "-s", "4", "--jpeg", "40", "--paper")
+    assert "of clean LR images" not in run("-m", "bicubic", "-d", "Set5", "-s", "4", "--paper")
 
 
 def test_a_chosen_crop(folder):
@@ -107,7 +115,7 @@ def test_a_chosen_crop(folder):
     ("arguments", "message"),
     [
         (["-d", "photos", "--border", "wrap"], "choose from mirror, clamp"),
-        (["-d", "photos", "--jpeg", "0"], "--jpeg is 0; it must lie in 1 to 100"),
+        (["-d", "photos", "--jpeg", "0"], "--jpeg is 0; it must be a whole number from 1 to 100"),
         (["-d", "photos", "--noise", "-1"], "--noise is -1; it must lie in 0 to 255"),
         (["-d", "photos", "--noise", "nan"], "--noise is nan; it must lie in 0 to 255"),
         (["-d", "photos", "--crop", "1,2,3"], "X,Y,W,H"),

@@ -35,7 +35,12 @@ def test_noise_comes_before_jpeg():
 
 
 def test_bad_values_are_told(photos):
-    with pytest.raises(UserError, match="the JPEG quality is 101; it must lie in 1 to 100"):
-        evaluate(["bicubic"], [photos], 2, jpeg_quality=101)
+    for bad in (101, 0, 75.5):
+        with pytest.raises(
+            UserError, match=f"jpeg_quality is {bad}; it must be a whole number from 1 to 100, or left out"
+        ):
+            evaluate(["bicubic"], [photos], 2, jpeg_quality=bad)
+    with pytest.raises(UserError, match="an LR image: JPEG holds at most 65,500 pixels a side"):
+        degraded(torch.zeros(1, 3, 1, 65_501, dtype=torch.uint8), jpeg_quality=50)
     with pytest.raises(UserError, match="noise is -1; it must lie in 0 to 255, in grey levels"):
         evaluate(["bicubic"], [photos], 2, noise=-1)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from enlcn.cli import console
+from enlcn.data.degradation_ranges import check_jpeg_quality, check_noise
 from enlcn.errors import UserError
 
 if TYPE_CHECKING:
@@ -69,10 +70,8 @@ def evaluate(
 ) -> None:
     """Measure PSNR and SSIM of models on test sets, as the field does: on Y, without a border of SCALE pixels."""
     box = _parse_box(crop) if crop else None
-    if jpeg is not None and not 1 <= jpeg <= 100:
-        raise UserError(f"--jpeg is {jpeg}; it must lie in 1 to 100")
-    if not 0 <= noise <= 255:
-        raise UserError(f"--noise is {noise:g}; it must lie in 0 to 255, in grey levels")
+    check_noise(noise, "--noise")
+    check_jpeg_quality(jpeg, "--jpeg")
     if (crop or crop_image) and not crops:
         raise UserError("--crop and --crop-image belong to --crops; give it a file name")
 

@@ -58,17 +58,18 @@ def run(work: Work, options: Any, video: Any, report: Path | None) -> None:
 def _say_compressed(outcomes: list[Any], *, alone: bool) -> None:
     """One line, however many there are: what the default network does to JPEG files, and which does better."""
     from enlcn.upscaling.batch import Outcome
-    from enlcn.zoo import PHOTO_FAMILY, is_worth_telling
+    from enlcn.zoo import DEFAULT_FAMILY, PHOTO_FAMILY, photo_family_helps
 
-    pictures = [outcome for outcome in outcomes if isinstance(outcome, Outcome)]
-    compressed = [each for each in pictures if is_worth_telling(each.jpeg_quality, each.model)]
-    if not compressed:
+    pictures = [(each.jpeg_quality, each.model) for each in outcomes if isinstance(each, Outcome)]
+    helped = {kind for kind in set(pictures) if photo_family_helps(*kind)}  # few kinds, however many pictures
+    qualities = [quality for quality, model in pictures if quality is not None and (quality, model) in helped]
+    if not qualities:
         return
-    qualities = [each.jpeg_quality or 0 for each in compressed]
     least, most = min(qualities), max(qualities)
     about = f"about {least}" if least == most else f"{least} to {most}"
-    what = f"{compressed[0].source} is a JPEG" if alone else f"{len(compressed)} of the pictures are JPEGs"
-    advice = f"-m {PHOTO_FAMILY} removes the artefacts that the default sharpens"
+    of_several = "1 of the pictures is a JPEG" if len(qualities) == 1 else f"{len(qualities)} of the pictures are JPEGs"
+    what = "this is a JPEG" if alone else of_several
+    advice = f"-m {PHOTO_FAMILY} removes the artefacts that {DEFAULT_FAMILY} sharpens"
     console.say(f"note: {what} of quality {about}; {advice}", to=console.err)
 
 

@@ -5,6 +5,7 @@
 
 from dataclasses import dataclass
 
+from enlcn.data.degradation_ranges import check_jpeg_quality, check_noise
 from enlcn.errors import UserError
 
 
@@ -46,10 +47,8 @@ class BatchConfig:
             raise UserError(f"data.smallest_factor is {self.smallest_factor}; it must lie in (0, 1]")
         if self.rescales and not self.any_offset:
             raise UserError("data.smallest_factor needs data.any_offset=true: LR must be made as crops are drawn")
-        if not 0 <= self.noise <= 255:
-            raise UserError(f"data.noise is {self.noise}; it must lie in 0 to 255, in grey levels")
-        if self.jpeg_quality is not None and not 1 <= self.jpeg_quality <= 100:
-            raise UserError(f"data.jpeg_quality is {self.jpeg_quality}; it must lie in 1 to 100, or be none")
+        check_noise(self.noise, "data.noise")
+        check_jpeg_quality(self.jpeg_quality, "data.jpeg_quality")
 
     @property
     def rescales(self) -> bool:

@@ -1,7 +1,7 @@
 """LR images as cameras and the web give them: with noise, and out of JPEG files.
 
 Half of the samples have no noise, a quarter were never a JPEG, so that clean ones are among them. What is drawn is a
-pure function of (seed, sample), see `counter_random`.
+pure function of (seed, sample), see `counter_random`; so is its noise, for one width.
 
 Axes: B batch.
 """
@@ -14,13 +14,14 @@ from torch import Tensor
 
 from enlcn.data.batch import BatchConfig
 from enlcn.data.counter_random import derive_seed, uniform
-from enlcn.data.jpeg_loss import JpegConstants, lose
+from enlcn.data.jpeg_loss import JpegConstants, jpeg_round_trip
 
 _STREAM = 4  # seeds of training's rows, F and weights are 1 to 3
 _DRAWS, _ANGLES, _RADII = range(3)
 _NUMBERS_PER_SAMPLE = 5  # noise, quality, chroma; where the grid of blocks begins: row, column
 _GRID = 16
 _UNCOMPRESSED = 0.25
+_NOISE_BITS = 32  # numbers for each sample's noise
 
 
 @dataclass(frozen=True)
@@ -58,23 +59,22 @@ class Degradation:
             share = (draws[1] - _UNCOMPRESSED) / (1 - _UNCOMPRESSED)
             quality = self.jpeg_quality + (share.clamp(min=0) * (101 - self.jpeg_quality)).long()
             top, left = (_GRID * draws[3:]).long()
-            lossy = self._lose_on_grid(lr, quality, draws[2] < 0.5, top, left)
+            lossy = self._on_grid(lr, quality, draws[2] < 0.5, top, left)
             lr = torch.where((share < 0)[:, None, None, None], lr, lossy)
         return lr
 
     def _normal(self, lr: Tensor, sample: Tensor) -> Tensor:
         """Normal numbers for every value, by Box and Muller. (B, 3, H, W) float64."""
-        count = lr[0].numel()
-        counter = (sample * count)[:, None] + torch.arange(count, device=sample.device)
+        counter = (sample << _NOISE_BITS)[:, None] + torch.arange(lr[0].numel(), device=sample.device)
         angle, radius = (uniform(self.seeds[which], counter) for which in (_ANGLES, _RADII))
         normal = (-2 * (1 - radius).log()).sqrt() * (2 * math.pi * angle).cos()
         return normal.view(lr.shape)
 
-    def _lose_on_grid(self, lr: Tensor, quality: Tensor, halved: Tensor, top: Tensor, left: Tensor) -> Tensor:
+    def _on_grid(self, lr: Tensor, quality: Tensor, halved: Tensor, top: Tensor, left: Tensor) -> Tensor:
         """JPEG files in which each image begins at (top, left) of the first blocks, (B,) each; (B, 3, H, W)."""
         height, width = lr.shape[-2:]
         larger = _shifted(lr, -top, -left, height + _GRID - 1, width + _GRID - 1)
-        return _shifted(lose(larger, quality, halved, self.constants), top, left, height, width)
+        return _shifted(jpeg_round_trip(larger, quality, halved, self.constants), top, left, height, width)
 
 
 def _shifted(images: Tensor, top: Tensor, left: Tensor, height: int, width: int) -> Tensor:

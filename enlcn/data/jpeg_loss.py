@@ -2,7 +2,8 @@
 
 Baseline JPEG as libjpeg writes and reads it: YCbCr of 8 bits, chroma as it is or halved (4:2:0), 8x8 blocks, its
 quantisation tables scaled by the quality, chroma interpolated on the way back. Entropy coding loses nothing and is left
-out. Arithmetic is float64: a coefficient halfway between two levels must fall to the same side in every batch.
+out. What lies halfway between two levels is common, in flat blocks above all, and must not be left to rounding errors:
+arithmetic is float64, and halves are lifted over the edge by far more than its errors.
 
 Axes: B batch, C channels, n blocks along a side.
 """
@@ -18,6 +19,7 @@ from enlcn.data.jpeg_tables import CHROMA_STEPS, LUMA_STEPS, steps_at
 
 _BLOCK = 8
 _UNIT = 2 * _BLOCK  # pixels under one block of halved chroma
+_HALF = 0.5 + 1e-6  # of a level
 _CENTRE = 128.0  # of the range: chroma's zero, and what blocks are centred by
 # ITU-T T.871 (JFIF): Y, Cb, Cr from R, G, B, and back.
 _TO_YCBCR = ((0.299, 0.587, 0.114), (-0.168735892, -0.331264108, 0.5), (0.5, -0.418687589, -0.081312411))
@@ -51,7 +53,7 @@ class JpegConstants:
         return JpegConstants(*(torch.tensor(each, dtype=torch.float64, device=device) for each in made))
 
 
-def lose(images: Tensor, quality: Tensor, halved: Tensor, constants: JpegConstants) -> Tensor:
+def jpeg_round_trip(images: Tensor, quality: Tensor, halved: Tensor, constants: JpegConstants) -> Tensor:
     """What comes back of each image from a JPEG file.
 
     Args:
@@ -87,8 +89,7 @@ def _quantised(planes: Tensor, steps: Tensor, cosines: Tensor) -> Tensor:
     blocks = (planes - _CENTRE).unflatten(-1, (columns, _BLOCK)).unflatten(-3, (rows, _BLOCK)).transpose(-3, -2)
     coefficients = cosines @ blocks @ cosines.mT  # (B, C, n, n, 8, 8)
     steps = steps[:, None, None, None]
-    # Halves go away from zero, as in libjpeg's division.
-    levels = coefficients.sign() * (coefficients.abs() / steps + 0.5).floor()
+    levels = coefficients.sign() * (coefficients.abs() / steps + _HALF).floor()  # halves away from zero, as libjpeg's
     blocks = cosines.mT @ (levels * steps) @ cosines
     return _rounded(blocks.transpose(-3, -2).flatten(-2).flatten(-3, -2) + _CENTRE)
 
@@ -122,5 +123,5 @@ def _between(planes: Tensor) -> Tensor:
 
 
 def _rounded(values: Tensor) -> Tensor:
-    """To whole levels of 8 bits."""
-    return (values + 0.5).floor().clamp(0, 255)
+    """To whole levels of 8 bits, halves up."""
+    return (values + _HALF).floor().clamp(0, 255)

@@ -1,29 +1,34 @@
 """How strongly a JPEG file was compressed, told by its quantisation table on libjpeg's scale of 1 to 100."""
 
 import io
+import math
 from functools import cache
 from pathlib import Path
 from typing import IO
 
-from enlcn.data.jpeg_tables import LUMA_STEPS, QUALITIES, steps_at
+from enlcn.data.degradation_ranges import QUALITIES
+from enlcn.data.jpeg_tables import LUMA_STEPS, steps_at
 
 _START, _TABLES, _SCAN, _END = 0xD8, 0xDB, 0xDA, 0xD9
+_MOST_MARKERS = 1000  # a file has tens, of which none is repeated
 _NO_LENGTH = (0x01, *range(0xD0, 0xD8))
 # The order of a table's 64 numbers in files: diagonals of the 8x8, up and down in turns.
 _ZIGZAG = sorted(range(64), key=lambda at: (at // 8 + at % 8, at // 8 if (at // 8 + at % 8) % 2 else at % 8))
 
 
 def jpeg_quality(source: bytes | IO[bytes]) -> int | None:
-    """The quality whose brightness table is nearest to a file's; None where there is none before its pixels.
+    """The quality whose table is nearest to a file's table number 0; None where there is none before its pixels.
 
-    Programs with tables of their own, such as cameras, have no such number: theirs is that of steps about as long.
+    Programs with tables of their own, such as cameras, have no such number. Theirs is the one whose steps are as long
+    on a logarithmic scale, which is about that of an equal error. Number 0 is that of brightness by common usage.
     """
-    steps = _luma_steps(io.BytesIO(source) if isinstance(source, bytes) else source)
+    steps = _table_0(io.BytesIO(source) if isinstance(source, bytes) else source)
     if steps is None:
         return None
+    logarithms = [math.log(max(step, 1)) for step in steps]
 
-    def distance(quality: int) -> int:
-        return sum(abs(ours - theirs) for ours, theirs in zip(_libjpegs(quality), steps, strict=True))
+    def distance(quality: int) -> float:
+        return sum(abs(ours - theirs) for ours, theirs in zip(_libjpegs(quality), logarithms, strict=True))
 
     return min(QUALITIES, key=distance)
 
@@ -35,25 +40,29 @@ def jpeg_quality_of_file(path: Path) -> int | None:
 
 
 @cache
-def _libjpegs(quality: int) -> list[int]:
-    return [step for row in steps_at(LUMA_STEPS, quality) for step in row]
+def _libjpegs(quality: int) -> list[float]:
+    """The logarithms of libjpeg's steps."""
+    return [math.log(step) for row in steps_at(LUMA_STEPS, quality) for step in row]
 
 
-def _luma_steps(file: IO[bytes]) -> list[int] | None:
-    """Table 0, in rows; only the file's head is read."""
+def _table_0(file: IO[bytes]) -> list[int] | None:
+    """Its steps, in rows, as they are last told before the pixels; only the file's head is read."""
     if file.read(2) != bytes((0xFF, _START)):
         return None
-    while (marker := _next_marker(file)) not in (None, _SCAN, _END):
+    steps = None
+    for _ in range(_MOST_MARKERS):
+        marker = _next_marker(file)
+        if marker in (None, _SCAN, _END):
+            return steps
         if marker in _NO_LENGTH:
             continue
         length = int.from_bytes(file.read(2)) - 2
         if length < 0:
             return None
-        if marker != _TABLES:
+        if marker == _TABLES:
+            steps = _table_0_of(file.read(length)) or steps
+        else:
             file.seek(length, io.SEEK_CUR)
-            continue
-        if (steps := _table_0(file.read(length))) is not None:
-            return steps
     return None
 
 
@@ -61,12 +70,13 @@ def _next_marker(file: IO[bytes]) -> int | None:
     """The byte after the next 0xFF, which may be repeated; None at the end, or where there is none."""
     if file.read(1) != b"\xff":
         return None
-    while (byte := file.read(1)) == b"\xff":
-        pass
-    return byte[0] if byte else None
+    for _ in range(_MOST_MARKERS):
+        if (byte := file.read(1)) != b"\xff":
+            return byte[0] if byte else None
+    return None
 
 
-def _table_0(segment: bytes) -> list[int] | None:
+def _table_0_of(segment: bytes) -> list[int] | None:
     """The first of a segment's tables that is number 0, in rows."""
     while segment:
         size, number = 1 + (segment[0] >> 4), segment[0] & 15

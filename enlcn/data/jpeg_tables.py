@@ -3,8 +3,6 @@
 As they are, they are those of quality 50 on libjpeg's scale.
 """
 
-QUALITIES = range(1, 101)
-
 LUMA_STEPS = (
     (16, 11, 10, 16, 24, 40, 51, 61),
     (12, 12, 14, 19, 26, 58, 60, 55),

@@ -69,7 +69,8 @@ def describe_testset(testset: TestsetInfo) -> str:
 def describe_paper(results: Results, where: str) -> str:
     """Which rows of a table are the paper's; `where` says how they are told apart."""
     if knows_a_set(results):
-        return f"{where}: {paper.source()}"
+        degraded = results.settings.noise or results.settings.jpeg_quality is not None
+        return f"{where}: {paper.source()}{', of clean LR images' if degraded else ''}"
     scale = results.settings.scale
     return f"the paper has no figures for {'these sets at ' if paper.methods(scale) else ''}x{scale}"
 
@@ -101,10 +102,12 @@ def to_csv(results: Results) -> str:
     """One line for every model and image."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["scale", "model", "testset", "image", *_FIGURES])
+    settings = results.settings
+    degraded = [f"{settings.noise:g}", "" if settings.jpeg_quality is None else settings.jpeg_quality]
+    writer.writerow(["scale", "noise", "jpeg_quality", "model", "testset", "image", *_FIGURES])
     for each in results.images:
         scores = (f"{getattr(each.score, name):.6f}" for name in _FIGURES)
-        writer.writerow([results.settings.scale, each.model, each.testset, each.image, *scores])
+        writer.writerow([settings.scale, *degraded, each.model, each.testset, each.image, *scores])
     return text.getvalue()
 
 

@@ -10,10 +10,11 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from enlcn.data.degradation_ranges import check_jpeg_quality, check_noise
 from enlcn.data.resize import Border
 from enlcn.data.testsets import BenchmarkSet, ImagePair, find_testsets, load_pair
 from enlcn.errors import UserError
-from enlcn.evaluate.degraded_input import check_degradation, degraded
+from enlcn.evaluate.degraded_input import degraded
 from enlcn.evaluate.results import ImageScore, ModelInfo, Results, Score, Settings, TestsetInfo
 from enlcn.evaluate.upscalers import BICUBIC, ModelSource, Upscaler, build_upscalers, label_models
 from enlcn.metrics import psnr, ssim
@@ -75,7 +76,8 @@ def evaluate(
     found = _named_sets(testsets, scale)
     if mode not in MODES:
         raise UserError(f"mode is '{mode}'; choose from {', '.join(MODES)}")
-    check_degradation(noise, jpeg_quality)
+    check_noise(noise, "noise")
+    check_jpeg_quality(jpeg_quality, "jpeg_quality")
     options = EngineOptions(device=device, precision=precision, self_ensemble=self_ensemble, mode=mode)
     named = dict(models) if isinstance(models, Mapping) else label_models([os.fspath(model) for model in models])
     if not named or not found:

@@ -23,7 +23,7 @@ from enlcn.upscaling.picture import upscale_image
 from enlcn.upscaling.planes import MemoryPlane
 from enlcn.upscaling.resizing import resize_plane
 from enlcn.upscaling.target import Target
-from enlcn.zoo import PHOTO_FAMILY, is_worth_telling
+from enlcn.zoo import PHOTO_FAMILY, photo_family_helps
 
 MEDIA_TYPES = {form: f"image/{form}" for form in ("png", "jpeg", "webp", "avif", "tiff")}
 _SHOWN_BY_BROWSERS = ("png", "jpeg", "webp", "avif")
@@ -119,7 +119,7 @@ class UpscaleWork:
             files["before"] = encode_image(bicubic(image, size), "png", name=NAME)
         facts = {key: value for key, value in asdict(report).items() if key in ("mode", "precision", "tile")}
         notes = [*image.notes, *report.notes, *([rounding] if rounding else [])]
-        if self.offers_photo and is_worth_telling(image.jpeg_quality, checkpoint):
+        if self.offers_photo and photo_family_helps(image.jpeg_quality, checkpoint):
             told = f"a JPEG of quality about {image.jpeg_quality}"
             notes.append(f"{told}; the model {PHOTO_FAMILY} removes the artefacts that this one sharpens")
         return self._kept(files, media, facts | {"notes": notes, "checkpoint": checkpoint.rpartition("/")[2]})

@@ -87,7 +87,7 @@ CPU_LONG = replace(
     cadence=replace(CPU.cadence, log=100, validate=1000, checkpoint=1000, redraw_until=0.5, validation_images=24),
     total_steps=30_000,
 )
-# An hour and a half on one core instead of a few minutes on a GPU.
+# The same within hours on one core.
 CPU_PHOTO = replace(
     CPU_LONG,
     data=replace(PHOTO.data, crop=32, batch_size=16),

@@ -28,7 +28,7 @@ from enlcn.train.settings import differences, setting_names
 from enlcn.train.snapshot import RunFolder, Snapshot, load_snapshot
 from enlcn.train.step import set_up_backends
 from enlcn.train.stopping import StopRequest
-from enlcn.train.validation import HeldOutImage, load_held_out
+from enlcn.train.validation import VALIDATION_SEED, HeldOutImage, load_held_out
 from enlcn.train.warm_start import warm_start
 
 log = logging.getLogger(__name__)
@@ -219,7 +219,7 @@ def _load_held_out(job: Job, training_files: list[ImageFile]) -> list[HeldOutIma
         config.model.scale,
         limit=cadence.validation_images,
         crop=cadence.validation_crop,
-        degrade=Degradation.of(config.data, config.seed, torch.device("cpu")),
+        degrade=Degradation.of(config.data, VALIDATION_SEED, torch.device("cpu")),
     )
 
 

@@ -17,6 +17,7 @@ from enlcn.metrics.psnr import psnr
 from enlcn.models.backbone import SRNetwork
 
 Item = TypeVar("Item")
+VALIDATION_SEED = 0  # of what held-out images go through: the same for every run, so that their PSNR can be compared
 
 
 @dataclass(frozen=True)

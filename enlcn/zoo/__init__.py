@@ -16,7 +16,7 @@ from enlcn.zoo.choose import (
     resolve,
     trained_scale,
 )
-from enlcn.zoo.compressed import PHOTO_FAMILY, is_worth_telling
+from enlcn.zoo.compressed import PHOTO_FAMILY, photo_family_helps
 from enlcn.zoo.locate import fetch_remote, is_remote, locate
 from enlcn.zoo.registry import bundled, here, known
 
@@ -30,10 +30,10 @@ __all__ = [
     "here",
     "is_path",
     "is_remote",
-    "is_worth_telling",
     "known",
     "locate",
     "native_scale",
+    "photo_family_helps",
     "refuse_absent_model",
     "refuse_scale",
     "refuse_unknown",

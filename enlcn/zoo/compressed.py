@@ -1,15 +1,15 @@
 """Which family is for pictures out of JPEG files, and when to say so."""
 
 from enlcn.zoo import registry
-from enlcn.zoo.choose import DEFAULT_FAMILY, family_scales
+from enlcn.zoo.choose import DEFAULT_FAMILY
 
 PHOTO_FAMILY = "enlcn-photo"
-# Beneath this quality the family for photographs gains more than the default one, see docs/models/enlcn-photo-x4.md.
+# From this quality on the default family is as good, see docs/models/enlcn-photo-x4.md.
 CLEAN_QUALITY = 95
 
 
-def is_worth_telling(jpeg_quality: int | None, model: str | None) -> bool:
-    """Whether PHOTO_FAMILY should be named to someone who upscaled such a file with the default family.
+def photo_family_helps(jpeg_quality: int | None, model: str | None) -> bool:
+    """Whether PHOTO_FAMILY, which must be here, does better than the model of the default family that was taken.
 
     Args:
         jpeg_quality: of the file the picture came from; None where it was no JPEG.
@@ -17,5 +17,9 @@ def is_worth_telling(jpeg_quality: int | None, model: str | None) -> bool:
     """
     if jpeg_quality is None or jpeg_quality >= CLEAN_QUALITY or model is None:
         return False
-    default = model in registry.known() and model.rpartition("-x")[0] == DEFAULT_FAMILY
-    return default and bool(family_scales(PHOTO_FAMILY))
+    family, _, scale = model.rpartition("-x")
+    if family != DEFAULT_FAMILY:
+        return False
+    rows = registry.known()
+    others = (row for row in rows.values() if row.name.startswith(f"{PHOTO_FAMILY}-x") and row.scale >= int(scale))
+    return model in rows and any(registry.find(row) is not None for row in others)

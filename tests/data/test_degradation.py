@@ -5,10 +5,11 @@ from dataclasses import replace
 import pytest
 import torch
 
+from enlcn.data import degradation
 from enlcn.data.batch import BatchConfig
 from enlcn.data.crops import Sampling
 from enlcn.data.degradation import Degradation
-from enlcn.data.jpeg_loss import lose
+from enlcn.data.jpeg_loss import jpeg_round_trip
 from enlcn.data.patches import DevicePatches, HostPatches
 from enlcn.errors import UserError
 from tests.data.test_patches import make_set
@@ -48,30 +49,55 @@ def test_noise_has_the_deviations_that_were_asked_for():
     assert (strong**4).mean().item() == pytest.approx(3, abs=0.2), "normal"
 
 
-def test_jpeg_has_the_qualities_that_were_asked_for():
-    degrade = Degradation.of(BatchConfig(jpeg_quality=30), 0, CPU)
-    lr = photo_like(600)
-    out = degrade(lr, torch.arange(600))
-    loss = (out.double() - lr).square().mean((1, 2, 3)).sqrt()
-    assert (loss == 0).double().mean().item() == pytest.approx(0.25, abs=0.06)
+@pytest.fixture
+def asked(monkeypatch):
+    """What JPEG is asked for, (samples,) each, and the images it is given."""
+    calls = {}
 
-    def worst(quality):
-        return (
-            lose(lr[:1], torch.tensor([quality]), torch.tensor([True]), degrade.constants).double() - lr[:1]
-        ).square()
+    def recorder(images, quality, halved, constants):
+        calls.update(images=images, quality=quality, halved=halved)
+        return jpeg_round_trip(images, quality, halved, constants)
 
-    assert loss.max() < 2 * worst(30).mean().sqrt()
-    assert loss.max() > worst(60).mean().sqrt(), "strong compression occurs"
+    monkeypatch.setattr(degradation, "jpeg_round_trip", recorder)
+    return calls
 
 
-def test_blocks_begin_anywhere():
-    """A step from pixel to pixel that only block borders have lies at each column as often."""
-    degrade = Degradation.of(BatchConfig(jpeg_quality=1), 1, CPU)
-    ramp = torch.linspace(0, 255, 48).to(torch.uint8).expand(512, 3, 48, 48).contiguous()
-    out = degrade(ramp, torch.arange(512)).double()[:, 0, 24]
-    jumps = (out.diff(dim=1) > 12).double().sum(0)[8:40]
-    by_place = jumps.view(-1, 8).sum(0)
-    assert by_place.min() > 0.4 * by_place.mean()
+def test_jpeg_has_the_qualities_that_were_asked_for(asked):
+    count, lr = 8000, photo_like(8000, side=9)
+    out = Degradation.of(BatchConfig(jpeg_quality=30), 0, CPU)(lr, torch.arange(count))
+    never = (out == lr).flatten(1).all(1)
+    lost = ~never
+    quality, halved = (asked[name] for name in ("quality", "halved"))
+    assert lost.double().mean().item() == pytest.approx(0.75, abs=0.03)
+    drawn = quality[quality > 30]  # 30 also stands where nothing is to be done
+    counts = torch.bincount(drawn, minlength=101)
+    assert (drawn.min(), drawn.max()) == (31, 100)
+    assert counts[31:].min() > 0.5 * counts[31:].double().mean(), "all qualities"
+    assert counts[31:66].sum().item() == pytest.approx(counts[66:].sum().item(), rel=0.1), "as often"
+    assert halved.double().mean().item() == pytest.approx(0.5, abs=0.03)
+    assert abs(torch.corrcoef(torch.stack([quality.double(), halved.double()]))[0, 1]) < 0.05
+
+
+def test_blocks_begin_anywhere_in_both_directions(asked):
+    """Each image is moved down and right by 0 to 15 pixels, independently, its edge repeated before and behind."""
+    count, side = 6000, 9
+    lr = torch.arange(side * side, dtype=torch.uint8).view(side, side).expand(count, 3, side, side)
+    out = Degradation.of(BatchConfig(jpeg_quality=100), 1, CPU)(lr, torch.arange(count))
+    given = asked["images"][:, 0].long()  # (count, side + 15, side + 15)
+    top = (given[:, :, 0] // side == 0).sum(1) - 1
+    left = (given[:, 0] % side == 0).sum(1) - 1
+    for place in (top, left):
+        counts = torch.bincount(place, minlength=16)
+        assert len(counts) == 16
+        assert counts.min() > 0.7 * count / 16
+    assert abs(torch.corrcoef(torch.stack([top.double(), left.double()]))[0, 1]) < 0.05
+    inside = given[
+        torch.arange(count)[:, None, None],
+        top[:, None, None] + torch.arange(side)[:, None],
+        left[:, None, None] + torch.arange(side),
+    ]
+    assert torch.equal(inside, lr[:, 0].long()), "the image is there as a whole"
+    assert (out.int() - lr).abs().max() <= 8, "and comes back from where it lay"
 
 
 @pytest.mark.parametrize("config", [BOTH, replace(BOTH, noise=0.0), replace(BOTH, jpeg_quality=None)])
@@ -83,6 +109,17 @@ def test_a_sample_depends_on_its_number_alone(config):
     assert torch.equal(together, apart)
     assert not torch.equal(together, degrade(lr, torch.arange(48, 56)))
     assert not torch.equal(together, Degradation.of(config, 4, CPU)(lr, torch.arange(40, 48)))
+
+
+def test_images_of_other_sizes_share_no_noise():
+    degrade = Degradation.of(BatchConfig(noise=200.0), 0, CPU)
+    noisy = [sample for sample in range(40) if not torch.equal(degrade(grey(1), torch.tensor([sample])), grey(1))]
+    first = degrade(grey(1, 20), torch.tensor(noisy[:1])).flatten()
+    others = [degrade(grey(1, side), torch.tensor([sample])).flatten() for sample in noisy[1:] for side in (20, 10, 40)]
+    for other in others:
+        length = min(len(first), len(other))
+        same = (first[:length] == other[:length]).double().mean()
+        assert same < 0.5, "black and white are common, equality is not"
 
 
 def test_it_compiles_as_a_whole():
@@ -121,5 +158,7 @@ def test_processes_share_the_samples_of_one():
 def test_bad_settings_are_told():
     with pytest.raises(UserError, match=r"data.noise is -1; it must lie in 0 to 255"):
         BatchConfig(noise=-1)
-    with pytest.raises(UserError, match=r"data.jpeg_quality is 0; it must lie in 1 to 100, or be none"):
+    with pytest.raises(
+        UserError, match=r"data.jpeg_quality is 0; it must be a whole number from 1 to 100, or left out"
+    ):
         BatchConfig(jpeg_quality=0)
