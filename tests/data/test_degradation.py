@@ -122,12 +122,13 @@ def test_images_of_other_sizes_share_no_noise():
         assert same < 0.5, "black and white are common, equality is not"
 
 
-def test_it_compiles_as_a_whole():
-    degrade = Degradation.of(BOTH, 3, CPU)
-    lr = photo_like(4)
-    compiled = torch.compile(lambda step: degrade(lr, torch.arange(4) + 4 * step), fullgraph=True, dynamic=False)
-    step = torch.tensor(7)
-    assert torch.equal(compiled(step), degrade(lr, torch.arange(28, 32)))
+def test_a_batch_compiles_as_a_whole():
+    varied = Sampling(6, 8, any_offset=True, swap_colours=True, smallest_factor=0.6, noise=10.0, jpeg_quality=30)
+    patches = DevicePatches(make_set(sizes=[(19, 24), (30, 21), (26, 26)]), varied, CPU)
+    compiled = torch.compile(patches.draw, fullgraph=True, dynamic=False)
+    for step in (torch.tensor(0), torch.tensor(5)):
+        for ours, theirs in zip(compiled(step), patches.draw(step), strict=True):
+            assert torch.equal(ours, theirs)
 
 
 @pytest.mark.parametrize("more", [{}, {"any_offset": True}, {"candidates": 3}])

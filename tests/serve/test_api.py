@@ -16,7 +16,7 @@ from enlcn.data.image import Image
 from enlcn.data.image_io import encode_image, load_image, to_tensor
 from enlcn.data.resize import imresize
 
-from .conftest import TINY, picture
+from .conftest import PALACE, TINY, picture
 
 
 def upscaled_by_cli(tmp_path, data, suffix, *options):
@@ -116,6 +116,23 @@ def test_what_a_picture_loses_is_among_the_facts(server):
     deep = encode_image(Image(np.full((6, 8, 3), 12345, np.uint16)), "png")
     job = server.client.post("/v1/upscale", params=asked | {"format": "jpeg"}, content=deep).json()
     assert any("8 bits" in note for note in follow(server, job)[-1]["facts"]["notes"])
+
+
+@pytest.mark.parametrize("offered", [True, False])
+def test_the_model_for_jpeg_files_is_named_where_it_is_offered(start, offered):
+    server = start(*(["--model", "enlcn-photo"] if offered else []), model="enlcn-light")
+    body = io.BytesIO()
+    Pillow.open(PALACE).convert("RGB").crop((0, 0, 24, 16)).save(body, "JPEG", quality=60)
+
+    def notes(model):
+        asked = {"scale": 2, "respond": "job", "model": model}
+        job = server.client.post("/v1/upscale", params=asked, content=body.getvalue()).json()
+        return follow(server, job)[-1]["facts"]["notes"]
+
+    told = "a JPEG of quality about 60; the model enlcn-photo removes the artefacts that this one sharpens"
+    assert notes("enlcn-light") == ([told] if offered else [])
+    if offered:
+        assert notes("enlcn-photo") == []
 
 
 def test_streamed_pictures_report_tiles(start):
