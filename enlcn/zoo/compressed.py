@@ -5,7 +5,7 @@ from enlcn.zoo.choose import DEFAULT_FAMILY
 
 PHOTO_FAMILY = "enlcn-photo"
 # From this quality on the default family is as good, see docs/models/enlcn-photo-x4.md.
-CLEAN_QUALITY = 95
+CLEAN_QUALITY = 98
 
 
 def photo_family_helps(jpeg_quality: int | None, model: str | None) -> bool:
