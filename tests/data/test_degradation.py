@@ -63,7 +63,7 @@ def asked(monkeypatch):
 
 
 def test_jpeg_has_the_qualities_that_were_asked_for(asked):
-    count, lr = 8000, photo_like(8000, side=9)
+    count, lr = 4000, photo_like(4000, side=9)
     out = Degradation.of(BatchConfig(jpeg_quality=30), 0, CPU)(lr, torch.arange(count))
     never = (out == lr).flatten(1).all(1)
     lost = ~never
@@ -72,7 +72,7 @@ def test_jpeg_has_the_qualities_that_were_asked_for(asked):
     drawn = quality[quality > 30]  # 30 also stands where nothing is to be done
     counts = torch.bincount(drawn, minlength=101)
     assert (drawn.min(), drawn.max()) == (31, 100)
-    assert counts[31:].min() > 0.5 * counts[31:].double().mean(), "all qualities"
+    assert counts[31:].min() > 0.4 * counts[31:].double().mean(), "all qualities"
     assert counts[31:66].sum().item() == pytest.approx(counts[66:].sum().item(), rel=0.1), "as often"
     assert halved.double().mean().item() == pytest.approx(0.5, abs=0.03)
     assert abs(torch.corrcoef(torch.stack([quality.double(), halved.double()]))[0, 1]) < 0.05
@@ -80,7 +80,7 @@ def test_jpeg_has_the_qualities_that_were_asked_for(asked):
 
 def test_blocks_begin_anywhere_in_both_directions(asked):
     """Each image is moved down and right by 0 to 15 pixels, independently, its edge repeated before and behind."""
-    count, side = 6000, 9
+    count, side = 3000, 9
     lr = torch.arange(side * side, dtype=torch.uint8).view(side, side).expand(count, 3, side, side)
     out = Degradation.of(BatchConfig(jpeg_quality=100), 1, CPU)(lr, torch.arange(count))
     given = asked["images"][:, 0].long()  # (count, side + 15, side + 15)
@@ -89,7 +89,7 @@ def test_blocks_begin_anywhere_in_both_directions(asked):
     for place in (top, left):
         counts = torch.bincount(place, minlength=16)
         assert len(counts) == 16
-        assert counts.min() > 0.7 * count / 16
+        assert counts.min() > 0.6 * count / 16
     assert abs(torch.corrcoef(torch.stack([top.double(), left.double()]))[0, 1]) < 0.05
     inside = given[
         torch.arange(count)[:, None, None],

@@ -186,7 +186,7 @@ def test_what_is_shipped_is_complete_and_intact():
             assert (network.config.scale, sum(p.numel() for p in network.parameters())) == (row.scale, row.parameters)
 
 
-@pytest.mark.parametrize("name", ["enlcn-light-x4", "enlcn-fast-x2"])
+@pytest.mark.parametrize("name", ["enlcn-light-x4", "enlcn-fast-x2", "enlcn-photo-x3"])
 def test_the_same_evaluation_gives_the_same_digits(name, data_dir):
     """Set5 twice, and as it is listed."""
     if "ENLCN_WEIGHTS" in os.environ:
