@@ -58,7 +58,7 @@ def run(work: Work, options: Any, video: Any, report: Path | None) -> None:
 def _say_compressed(outcomes: list[Any], *, alone: bool) -> None:
     """One line, however many there are: what the default network does to JPEG files, and which does better."""
     from enlcn.upscaling.batch import Outcome
-    from enlcn.zoo import DEFAULT_FAMILY, PHOTO_FAMILY, photo_family_helps
+    from enlcn.zoo import PHOTO_FAMILY, photo_family_helps
 
     pictures = [(each.jpeg_quality, each.model) for each in outcomes if isinstance(each, Outcome)]
     helped = {kind for kind in set(pictures) if photo_family_helps(*kind)}  # few kinds, however many pictures
@@ -69,7 +69,7 @@ def _say_compressed(outcomes: list[Any], *, alone: bool) -> None:
     about = f"about {least}" if least == most else f"{least} to {most}"
     of_several = "1 of the pictures is a JPEG" if len(qualities) == 1 else f"{len(qualities)} of the pictures are JPEGs"
     what = "this is a JPEG" if alone else of_several
-    advice = f"-m {PHOTO_FAMILY} removes the artefacts that {DEFAULT_FAMILY} sharpens"
+    advice = f"-m {PHOTO_FAMILY} removes the artefacts that the default sharpens (with --overwrite, or another -o)"
     console.say(f"note: {what} of quality {about}; {advice}", to=console.err)
 
 

@@ -4,8 +4,8 @@ from enlcn.zoo import registry
 from enlcn.zoo.choose import DEFAULT_FAMILY
 
 PHOTO_FAMILY = "enlcn-photo"
-# From this quality on the default family is as good, see docs/models/enlcn-photo-x4.md.
-CLEAN_QUALITY = 98
+# From here on it depends on the picture which family is better, see docs/models/enlcn-photo-x2.md.
+CLEAN_QUALITY = 95
 
 
 def photo_family_helps(jpeg_quality: int | None, model: str | None) -> bool:
