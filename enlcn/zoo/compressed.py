@@ -17,9 +17,8 @@ def photo_family_helps(jpeg_quality: int | None, model: str | None) -> bool:
     """
     if jpeg_quality is None or jpeg_quality >= CLEAN_QUALITY or model is None:
         return False
-    family, _, scale = model.rpartition("-x")
-    if family != DEFAULT_FAMILY:
-        return False
     rows = registry.known()
-    others = (row for row in rows.values() if row.name.startswith(f"{PHOTO_FAMILY}-x") and row.scale >= int(scale))
-    return model in rows and any(registry.find(row) is not None for row in others)
+    if model not in rows or not model.startswith(f"{DEFAULT_FAMILY}-x"):
+        return False
+    others = (row for row in rows.values() if row.name.startswith(f"{PHOTO_FAMILY}-x"))
+    return any(row.scale >= rows[model].scale and registry.find(row) is not None for row in others)

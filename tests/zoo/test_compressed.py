@@ -36,7 +36,13 @@ def test_which_pictures_are_worth_a_word(families):
     assert photo_family_helps(60, "enlcn-light-x2")
     assert not photo_family_helps(None, "enlcn-light-x2"), "no JPEG"
     assert not photo_family_helps(98, "enlcn-light-x2"), "hardly compressed"
-    for chosen in ("enlcn-photo-x2", "enlcn-fast-x2", "/some/where/enlcn-light-x2.safetensors", None):
+    for chosen in (
+        "enlcn-photo-x2",
+        "enlcn-fast-x2",
+        "/some/where/enlcn-light-x2.safetensors",
+        "enlcn-light-xmine",
+        None,
+    ):
         assert not photo_family_helps(60, chosen)
 
 
